@@ -1,0 +1,2 @@
+//! homenode
+fn main() {}
