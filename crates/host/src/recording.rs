@@ -7,12 +7,12 @@ use crate::{Buffer, FileError, Files, Snapshot};
 /// What was asked for and missing is missing in the copy too, so that the readers give the same
 /// answer on it.
 #[derive(Debug)]
-pub struct Recording<'files, F> {
+pub struct Recording<'files, F: ?Sized> {
     files: &'files F,
     found: RefCell<Snapshot>,
 }
 
-impl<'files, F: Files> Recording<'files, F> {
+impl<'files, F: Files + ?Sized> Recording<'files, F> {
     /// Starts with nothing recorded.
     pub fn new(files: &'files F) -> Self {
         Self {
@@ -29,7 +29,7 @@ impl<'files, F: Files> Recording<'files, F> {
     }
 }
 
-impl<F: Files> Files for Recording<'_, F> {
+impl<F: Files + ?Sized> Files for Recording<'_, F> {
     fn read_head<'buffer>(
         &self,
         path: &str,

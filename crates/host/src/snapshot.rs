@@ -67,6 +67,14 @@ impl Snapshot {
         })
     }
 
+    /// The symbolic links with their targets, by path.
+    pub fn links(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().filter_map(|(path, entry)| match entry {
+            Entry::Link(target) => Some((path.as_str(), target.as_str())),
+            Entry::File(_) | Entry::Folder => None,
+        })
+    }
+
     /// Changes the content of every file, and drops those for which `change` returns `None`.
     pub fn rewrite(&mut self, mut change: impl FnMut(&str, &[u8]) -> Option<Vec<u8>>) {
         self.entries.retain(|path, entry| match entry {

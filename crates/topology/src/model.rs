@@ -40,6 +40,8 @@ pub struct Topology {
     pub core_kinds: Vec<CoreKind>,
     /// Memory nodes that are online, by id.
     pub nodes: Vec<Node>,
+    /// Whether the only node stands for the whole machine because the kernel shows no nodes.
+    pub nodes_implied: bool,
     /// Nodes that the kernel reserved an id for and that are not online.
     pub nodes_offline: NodeSet,
     /// What the firmware claims about distances.
@@ -49,7 +51,7 @@ pub struct Topology {
     pub distances: Reading<NodeMatrix<Distance>>,
     /// Memory of the whole machine as the kernel counts it, which nodes need not add up to.
     ///
-    /// Unit: bytes. Source: `MemTotal` of `/proc/meminfo`, proc_meminfo(5).
+    /// Unit: bytes. Source: `MemTotal` of `/proc/meminfo`, `proc_meminfo(5)`.
     pub memory_total: Reading<Bytes>,
     /// The kernel's memory tiers, fastest first.
     pub tiers: Reading<Vec<Tier>>,

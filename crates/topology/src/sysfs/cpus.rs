@@ -1,0 +1,486 @@
+//! CPUs, and what groups them: packages, dies, clusters, cores, caches.
+
+use std::collections::BTreeMap;
+
+use homenode_host::Files;
+use homenode_units::{Bytes, CpuId, CpuSet};
+
+use super::reader::{Gap, Reader, shorten};
+use crate::{Cache, CacheKind, CoreKind, CpuGroup, Cpus, Detail, GroupedBy};
+
+const CPU: &str = "/sys/devices/system/cpu";
+
+/// All that the CPU directory tells.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) cpus: Cpus,
+    pub(super) packages: Vec<CpuGroup>,
+    pub(super) dies: Vec<CpuGroup>,
+    pub(super) clusters: Vec<CpuGroup>,
+    pub(super) books: Vec<CpuGroup>,
+    pub(super) drawers: Vec<CpuGroup>,
+    pub(super) cores: Vec<CpuGroup>,
+    pub(super) caches: Vec<Cache>,
+    pub(super) core_kinds: Vec<CoreKind>,
+}
+
+/// Returns `None` when no CPU is online.
+pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail) -> Option<Found> {
+    let cpus = read_cpus(reader);
+    if cpus.online.is_empty() {
+        return None;
+    }
+    let online = &cpus.online;
+    let mut found = Found {
+        packages: read_packages(reader, online),
+        ..Found::default()
+    };
+    if detail == Detail::Full {
+        for (level, groups) in [
+            (&DIE, &mut found.dies),
+            (&CLUSTER, &mut found.clusters),
+            (&BOOK, &mut found.books),
+            (&DRAWER, &mut found.drawers),
+            (&CORE, &mut found.cores),
+        ] {
+            *groups = read_groups(reader, online, level);
+        }
+        // A die or cluster that is its whole package, or a cluster that is one core, is a level
+        // the hardware does not have: kernels fill the files in all the same.
+        found.dies.retain(|die| {
+            found
+                .packages
+                .iter()
+                .all(|package| package.cpus != die.cpus)
+        });
+        found.clusters.retain(|cluster| {
+            found
+                .packages
+                .iter()
+                .chain(&found.cores)
+                .all(|group| group.cpus != cluster.cpus)
+        });
+        found.core_kinds = read_core_kinds(reader, online);
+    }
+    found.caches = read_caches(reader, online, detail);
+    found.cpus = cpus;
+    Some(found)
+}
+
+fn read_cpus<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Cpus {
+    let online = match reader.list::<CpuId>(format_args!("{CPU}/online")) {
+        Ok(online) if !online.is_empty() => online,
+        _ => online_by_directory(reader),
+    };
+    let present = reader
+        .list(format_args!("{CPU}/present"))
+        .unwrap_or_else(|_| {
+            let numbers = reader.numbered(CPU, "cpu").unwrap_or_default();
+            numbers.into_iter().map(CpuId).collect()
+        });
+    let possible = reader
+        .list(format_args!("{CPU}/possible"))
+        .unwrap_or_default()
+        .union(&present);
+    let isolated = reader
+        .list(format_args!("{CPU}/isolated"))
+        .unwrap_or_default();
+    Cpus {
+        offline: present.difference(&online),
+        possible: possible.union(&online),
+        isolated: isolated.intersection(&online),
+        online,
+    }
+}
+
+/// Old kernels and partial captures have no lists: a CPU is then online when it has a topology
+/// and no `online` file that holds 0 (CPU 0 often has none).
+fn online_by_directory<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> CpuSet {
+    let mut online = CpuSet::new();
+    for cpu in reader.numbered(CPU, "cpu").unwrap_or_default() {
+        let switched_off = reader.number(format_args!("{CPU}/cpu{cpu}/online")) == Ok(0u32);
+        if !switched_off && reader.names(&format!("{CPU}/cpu{cpu}/topology")).is_ok() {
+            online.insert(CpuId(cpu));
+        }
+    }
+    online
+}
+
+/// Packages are grouped by id where there is one, else by mask.
+///
+/// Neither is always right: on Cluster-on-Die machines with Linux 3.10 the masks show clusters, on
+/// Madison ia64 the ids repeat. An id is read at the first and the last CPU of each mask, and at
+/// every CPU of a mask whose two differ.
+fn read_packages<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> Vec<CpuGroup> {
+    let mut by_id: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    let mut by_mask: Vec<CpuGroup> = Vec::new();
+    let mut seen = CpuSet::new();
+    for cpu in online.iter() {
+        if seen.contains(cpu) {
+            continue;
+        }
+        let topology = format!("{CPU}/cpu{cpu}/topology");
+        let id_at = |reader: &mut Reader<'_, F>, cpu: CpuId| {
+            reader.id(format_args!("{CPU}/cpu{cpu}/topology/physical_package_id"))
+        };
+        let id = id_at(reader, cpu);
+        let mask = read_mask(
+            reader,
+            online,
+            cpu,
+            &topology,
+            ["package_cpus", "core_siblings"],
+        );
+        let Some(id) = id else {
+            if let Ok(mask) = mask {
+                let cpus = mask.difference(&seen);
+                seen.extend(cpus.iter());
+                by_mask.push(CpuGroup {
+                    id: None,
+                    cpus,
+                    grouped_by: GroupedBy::Mask,
+                });
+            }
+            seen.insert(cpu);
+            continue;
+        };
+        let mask = mask.unwrap_or_else(|_| [cpu].into_iter().collect());
+        let last = mask.highest().unwrap_or(cpu);
+        if last == cpu || id_at(reader, last) == Some(id) {
+            seen.extend(mask.iter());
+            by_id.entry(id).or_default().extend(mask.iter());
+            continue;
+        }
+        reader.problem(
+            format!("{topology}/package_cpus"),
+            format!("expected CPUs {mask} to have one package id, found {id} at CPU {cpu} and another at CPU {last}; using the ids"),
+        );
+        for member in mask.iter() {
+            if let Some(id) = id_at(reader, member) {
+                seen.insert(member);
+                by_id.entry(id).or_default().insert(member);
+            }
+        }
+    }
+    let mut packages: Vec<CpuGroup> = disjoint(by_id)
+        .map(|(id, cpus)| CpuGroup {
+            id: Some(id),
+            cpus,
+            grouped_by: GroupedBy::Id,
+        })
+        .chain(by_mask)
+        .collect();
+    packages.sort_by_key(|package| package.cpus.lowest());
+    packages
+}
+
+/// Takes CPUs that two masks claim from the later one.
+fn disjoint(groups: BTreeMap<u32, CpuSet>) -> impl Iterator<Item = (u32, CpuSet)> {
+    let mut taken = CpuSet::new();
+    groups.into_iter().filter_map(move |(id, cpus)| {
+        let cpus = cpus.difference(&taken);
+        taken = taken.union(&cpus);
+        (!cpus.is_empty()).then_some((id, cpus))
+    })
+}
+
+/// A level of grouping: its id file and its mask files, new name first.
+#[derive(Debug)]
+struct Level {
+    id: &'static str,
+    masks: [&'static str; 2],
+}
+
+const DIE: Level = Level {
+    id: "die_id",
+    masks: ["die_cpus", "die_cpus"],
+};
+const CLUSTER: Level = Level {
+    id: "cluster_id",
+    masks: ["cluster_cpus", "cluster_cpus"],
+};
+const CORE: Level = Level {
+    id: "core_id",
+    masks: ["core_cpus", "thread_siblings"],
+};
+const BOOK: Level = Level {
+    id: "book_id",
+    masks: ["book_siblings", "book_siblings"],
+};
+const DRAWER: Level = Level {
+    id: "drawer_id",
+    masks: ["drawer_siblings", "drawer_siblings"],
+};
+
+/// The online CPUs of a mask file at a CPU; a mask without the CPU itself is refused.
+///
+/// `names` are the file's new and old name; they are the same where it never had another.
+fn read_mask<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+    cpu: CpuId,
+    folder: &str,
+    names: [&str; 2],
+) -> Result<CpuSet, Gap> {
+    let at = |reader: &mut Reader<'_, F>, name: &str| {
+        let mask: CpuSet = match reader.mask(format_args!("{folder}/{name}")) {
+            Err(gap) => {
+                // `core_cpus` has `core_cpus_list` beside it, `shared_cpu_map` `shared_cpu_list`.
+                let stem = name.strip_suffix("_map").unwrap_or(name);
+                reader
+                    .list(format_args!("{folder}/{stem}_list"))
+                    .map_err(|_| gap)?
+            }
+            Ok(mask) => mask,
+        };
+        let cpus = mask.intersection(online);
+        if cpus.contains(cpu) {
+            return Ok(cpus);
+        }
+        reader.problem(
+            format!("{folder}/{name}"),
+            format!("expected a mask that holds CPU {cpu}, found CPUs `{mask}`"),
+        );
+        Err(Gap::Bad)
+    };
+    match at(reader, names[0]) {
+        Err(Gap::Missing) if names[1] != names[0] => at(reader, names[1]),
+        result => result,
+    }
+}
+
+fn read_groups<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+    level: &Level,
+) -> Vec<CpuGroup> {
+    let mut groups = Vec::new();
+    let mut seen = CpuSet::new();
+    for cpu in online.iter() {
+        if seen.contains(cpu) {
+            continue;
+        }
+        let folder = format!("{CPU}/cpu{cpu}/topology");
+        let cpus = match read_mask(reader, online, cpu, &folder, level.masks) {
+            Ok(cpus) => cpus.difference(&seen),
+            // A level that the first CPU does not have is asked for no more.
+            Err(Gap::Missing) if seen.is_empty() => return groups,
+            Err(_) => continue,
+        };
+        seen = seen.union(&cpus);
+        let id = reader.id(format_args!("{folder}/{}", level.id));
+        let grouped_by = if id.is_some() {
+            GroupedBy::Id
+        } else {
+            GroupedBy::Mask
+        };
+        groups.push(CpuGroup {
+            id,
+            cpus,
+            grouped_by,
+        });
+    }
+    groups
+}
+
+/// Caches, each read at its first CPU.
+///
+/// `Detail::Fast` reads the level 3 caches only: the verdict needs their CPUs.
+fn read_caches<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+    detail: Detail,
+) -> Vec<Cache> {
+    let mut caches: Vec<Cache> = Vec::new();
+    // By position of the kernel's `index<i>` folders: the CPUs whose cache there is known.
+    let mut seen: Vec<CpuSet> = Vec::new();
+    for cpu in online.iter() {
+        let known_positions = seen.len();
+        if known_positions > 0 && seen.iter().all(|cpus| cpus.contains(cpu)) {
+            continue;
+        }
+        for position in 0.. {
+            if seen.get(position).is_some_and(|cpus| cpus.contains(cpu)) {
+                continue;
+            }
+            let folder = format!("{CPU}/cpu{cpu}/cache/index{position}");
+            let level = match reader.number::<u8>(format_args!("{folder}/level")) {
+                Ok(level) => level,
+                Err(Gap::Missing) if position < known_positions => continue,
+                Err(Gap::Missing) => break,
+                Err(_) => continue,
+            };
+            if position == seen.len() {
+                seen.push(CpuSet::new());
+            }
+            if detail == Detail::Fast && level != 3 {
+                // Never read on, so nothing more to learn from this position.
+                seen[position] = online.clone();
+                continue;
+            }
+            let Some(cache) = read_cache(reader, online, cpu, &folder, level, &caches) else {
+                seen[position].insert(cpu);
+                continue;
+            };
+            let cpus = cache.cpus.difference(&seen[position]);
+            seen[position] = seen[position].union(&cpus);
+            caches.push(Cache { cpus, ..cache });
+        }
+    }
+    caches.sort_by_key(|cache| {
+        (
+            std::cmp::Reverse(cache.level),
+            cache.kind,
+            cache.cpus.lowest(),
+        )
+    });
+    caches
+}
+
+fn read_cache<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+    cpu: CpuId,
+    folder: &str,
+    level: u8,
+    known: &[Cache],
+) -> Option<Cache> {
+    let cpus = read_mask(
+        reader,
+        online,
+        cpu,
+        folder,
+        ["shared_cpu_map", "shared_cpu_map"],
+    )
+    .ok()?;
+    let kind = reader.value(format_args!("{folder}/type"), |text| match text {
+        "Data" => Ok(CacheKind::Data),
+        "Instruction" => Ok(CacheKind::Instruction),
+        "Unified" => Ok(CacheKind::Unified),
+        other => Err(format!(
+            "expected Data, Instruction or Unified, found `{}`",
+            shorten(other)
+        )),
+    });
+    let size = reader.value(format_args!("{folder}/size"), parse_cache_size);
+    let size = reader.reading(size);
+    let kind = kind.ok()?;
+    // Caches of one level, kind and size are built alike: two files less for each.
+    let twin = known
+        .iter()
+        .find(|other| other.level == level && other.kind == kind && other.size == size);
+    let (line_size, ways) = match twin {
+        Some(twin) => (twin.line_size, twin.ways),
+        None => (
+            reader
+                .number(format_args!("{folder}/coherency_line_size"))
+                .ok()
+                .map(Bytes),
+            reader
+                .number(format_args!("{folder}/ways_of_associativity"))
+                .ok(),
+        ),
+    };
+    // Where the first cache has no id, none has.
+    let id = match twin {
+        Some(Cache { id: None, .. }) => None,
+        _ => reader.id(format_args!("{folder}/id")),
+    };
+    Some(Cache {
+        level,
+        kind,
+        id,
+        size,
+        line_size,
+        ways,
+        cpus,
+    })
+}
+
+/// `32768K`, or `30M` in a few captures.
+fn parse_cache_size(text: &str) -> Result<Bytes, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let shift = match unit {
+        "" => Some(0),
+        "K" => Some(10),
+        "M" => Some(20),
+        _ => None,
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .zip(shift)
+        .and_then(|(number, shift)| number.checked_mul(1 << shift))
+        .map(Bytes)
+        .ok_or_else(|| format!("expected a size such as 32768K, found `{}`", shorten(text)))
+}
+
+/// Intel names its kinds by the counters they have, arm by relative capacity.
+///
+/// Highest frequencies are no evidence: favoured cores of one kind differ in them too.
+fn read_core_kinds<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+) -> Vec<CoreKind> {
+    let mut kinds: Vec<CoreKind> = Vec::new();
+    for (counters, name) in [
+        ("cpu_core", "performance (Intel P-core)"),
+        ("cpu_atom", "efficiency (Intel E-core)"),
+        ("cpu_lowpower", "low power (Intel LP E-core)"),
+    ] {
+        if let Ok(cpus) = reader.list(format_args!("/sys/devices/{counters}/cpus")) {
+            let cpus = cpus.intersection(online);
+            if !cpus.is_empty() {
+                kinds.push(CoreKind {
+                    cpus,
+                    name: name.to_owned(),
+                });
+            }
+        }
+    }
+    if kinds.is_empty() {
+        let mut by_capacity: BTreeMap<u32, CpuSet> = BTreeMap::new();
+        for cpu in online.iter() {
+            match reader.number(format_args!("{CPU}/cpu{cpu}/cpu_capacity")) {
+                Ok(capacity) => by_capacity.entry(capacity).or_default().insert(cpu),
+                Err(_) if by_capacity.is_empty() => break,
+                Err(_) => {}
+            }
+        }
+        let kind = |(capacity, cpus)| CoreKind {
+            cpus,
+            name: format!("capacity {capacity}"),
+        };
+        kinds = by_capacity.into_iter().rev().map(kind).collect();
+    }
+    if kinds.len() < 2 { Vec::new() } else { kinds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cache_sizes_are_kib_or_mib() {
+        assert_eq!(parse_cache_size("32768K"), Ok(Bytes(32 << 20)));
+        assert_eq!(parse_cache_size("30M"), Ok(Bytes(30 << 20)));
+        assert_eq!(parse_cache_size("512"), Ok(Bytes(512)));
+        for text in [
+            "",
+            "K",
+            "-1K",
+            "1G",
+            "99999999999999999999K",
+            "18446744073709551615M",
+        ] {
+            let message = parse_cache_size(text).unwrap_err();
+            assert!(
+                message.starts_with("expected a size such as 32768K"),
+                "{text}: {message}"
+            );
+        }
+    }
+}

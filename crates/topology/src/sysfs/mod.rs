@@ -1,0 +1,207 @@
+//! From the kernel's files to a [`Topology`].
+//!
+//! Every file is optional. What is missing is absent with its reason, what is wrong becomes a
+//! [`Problem`](crate::Problem), and the rest is still read. Masks are read before lists, and a
+//! group (package, core, cache) is read once, at its first CPU: 256 CPUs then need some 2,000
+//! opens, not 10,000.
+
+mod allowed;
+mod cpus;
+mod devices;
+mod memory_kind;
+mod nodes;
+mod processor;
+mod reader;
+
+use homenode_host::Files;
+use homenode_units::{Bytes, Reading};
+
+use crate::{
+    CheckError, Detail, Firmware, MemorySlot, Source, Topology, parse_hmat, parse_slit, parse_srat,
+};
+use reader::{Gap, Reader};
+
+/// Why a folder is no machine.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// Neither CPUs nor nodes were found.
+    #[error("expected /sys/devices/system/cpu with at least one CPU, found none")]
+    NoCpus,
+    /// What was read cannot be true of any machine.
+    #[error("the files contradict each other")]
+    Impossible(#[from] CheckError),
+}
+
+/// Reads a machine.
+///
+/// # Errors
+///
+/// [`ReadError::NoCpus`] when the files describe no machine at all, [`ReadError::Impossible`] when
+/// they contradict each other so that no machine could be like that. Everything less is a
+/// [`Problem`](crate::Problem) or an absence in the topology.
+pub fn read_topology<F: Files + ?Sized>(
+    files: &F,
+    source: Source,
+    detail: Detail,
+) -> Result<Topology, ReadError> {
+    let reader = &mut Reader::new(files);
+    let found = cpus::read(reader, detail).ok_or(ReadError::NoCpus)?;
+    let machine_memory = machine_memory(reader);
+    let nodes = nodes::read(reader, detail, &found.cpus, &machine_memory);
+    let allowed = allowed::read(reader, &found.cpus.online, &nodes.list);
+    let processor = processor::read(reader, &source);
+    let kernel_options = kernel_options(reader);
+    let not_read = || "not read; use --full".to_owned();
+    let full = detail == Detail::Full;
+    let topology = Topology {
+        source,
+        detail,
+        processor,
+        packages: found.packages,
+        dies: found.dies,
+        clusters: found.clusters,
+        books: found.books,
+        drawers: found.drawers,
+        cores: found.cores,
+        caches: found.caches,
+        core_kinds: found.core_kinds,
+        memory_total: machine_memory.map(|memory| memory.total),
+        tiers: if full {
+            nodes::read_tiers(reader)
+        } else {
+            Reading::absent(not_read())
+        },
+        demotion_enabled: if full {
+            nodes::read_demotion(reader)
+        } else {
+            Reading::absent(not_read())
+        },
+        devices: if full {
+            devices::read(reader, &found.cpus.online, &nodes.list)
+        } else {
+            Reading::absent(not_read())
+        },
+        memory_slots: if full {
+            memory_slots(reader)
+        } else {
+            Reading::absent(not_read())
+        },
+        firmware: if full {
+            firmware(reader)
+        } else {
+            firmware_not_read(&not_read())
+        },
+        cpus: found.cpus,
+        nodes: nodes.list,
+        nodes_implied: nodes.implied,
+        nodes_offline: nodes.offline,
+        distances: nodes.distances,
+        allowed,
+        kernel_options,
+        problems: std::mem::take(&mut reader.problems),
+    };
+    topology.check()?;
+    Ok(topology)
+}
+
+/// The whole machine's memory, as the kernel counts it.
+#[derive(Debug, Clone, Copy)]
+struct MachineMemory {
+    total: Bytes,
+    free: Option<Bytes>,
+}
+
+/// Source: `/proc/meminfo`, `proc_meminfo(5)`.
+fn machine_memory<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Reading<MachineMemory> {
+    let memory = reader.value(format_args!("/proc/meminfo"), |text| {
+        let total = meminfo_line(text, "MemTotal").ok_or("expected a line `MemTotal: <n> kB`")?;
+        Ok(MachineMemory {
+            total,
+            free: meminfo_line(text, "MemFree"),
+        })
+    });
+    reader.reading(memory)
+}
+
+/// The value of a line `Key:  value kB`, in `/proc/meminfo` or behind `Node n ` in a node's.
+fn meminfo_line(text: &str, key: &str) -> Option<Bytes> {
+    text.lines().find_map(|line| {
+        let (before, value) = line.split_once(':')?;
+        if before.rsplit(' ').next() != Some(key) {
+            return None;
+        }
+        // The kernel's kB are KiB; huge page counts of the same file have no unit.
+        let kib = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+        Some(Bytes::from_kib(kib))
+    })
+}
+
+fn kernel_options<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Vec<String> {
+    reader
+        .text(format_args!("/proc/cmdline"))
+        .map(|text| {
+            crate::scrub::kept_kernel_options(text)
+                .map(str::to_owned)
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+fn firmware_not_read(why: &str) -> Firmware {
+    Firmware {
+        srat: Reading::absent(why),
+        slit: Reading::absent(why),
+        hmat: Reading::absent(why),
+    }
+}
+
+fn firmware<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Firmware {
+    Firmware {
+        srat: acpi_table(reader, "SRAT", parse_srat),
+        slit: acpi_table(reader, "SLIT", parse_slit),
+        hmat: acpi_table(reader, "HMAT", parse_hmat),
+    }
+}
+
+/// Source: `/sys/firmware/acpi/tables/<name>`, readable by root.
+fn acpi_table<F: Files + ?Sized, T, E: std::fmt::Display>(
+    reader: &mut Reader<'_, F>,
+    name: &str,
+    parse: impl FnOnce(&[u8]) -> Result<T, E>,
+) -> Reading<T> {
+    let path = format!("/sys/firmware/acpi/tables/{name}");
+    match reader.bytes(format_args!("{path}")).map(parse) {
+        Ok(Ok(table)) => Reading::Known(table),
+        Ok(Err(error)) => {
+            reader.problem(path, error.to_string());
+            reader.reading(Err(Gap::Bad))
+        }
+        Err(gap) => reader.reading(Err(gap)),
+    }
+}
+
+/// Source: `/sys/firmware/dmi/entries/17-<n>/raw`, readable by root.
+fn memory_slots<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Reading<Vec<MemorySlot>> {
+    const ENTRIES: &str = "/sys/firmware/dmi/entries";
+    let instances = reader.numbered(ENTRIES, "17-");
+    let instances = match instances {
+        Ok(instances) if instances.is_empty() => {
+            return Reading::absent("the firmware lists no memory slots");
+        }
+        Ok(instances) => instances,
+        Err(gap) => return reader.reading(Err(gap)),
+    };
+    let mut slots = Vec::with_capacity(instances.len());
+    for instance in instances {
+        let path = format!("{ENTRIES}/17-{instance}/raw");
+        match reader
+            .bytes(format_args!("{path}"))
+            .map(crate::parse_memory_slot)
+        {
+            Ok(Ok(slot)) => slots.push(slot),
+            Ok(Err(error)) => reader.problem(path, error.to_string()),
+            Err(gap) => return reader.reading(Err(gap)),
+        }
+    }
+    Reading::Known(slots)
+}
