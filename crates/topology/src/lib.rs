@@ -1,5 +1,7 @@
 //! What a machine is: from files, hwloc XML or a synthetic string to a [`Topology`].
 
+pub mod acpi;
+pub mod dmi;
 mod model;
 mod scrub;
 mod stub;
