@@ -2,7 +2,7 @@
 
 use homenode_host::Snapshot;
 
-use crate::scrub_dmi;
+use crate::dmi::scrub_dmi;
 
 /// Words of the kernel's command line that change what CPUs, nodes and memory look like.
 const KERNEL_OPTIONS: [&str; 17] = [

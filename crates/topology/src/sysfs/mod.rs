@@ -16,9 +16,8 @@ mod reader;
 use homenode_host::Files;
 use homenode_units::{Bytes, Reading};
 
-use crate::{
-    CheckError, Detail, Firmware, MemorySlot, Source, Topology, parse_hmat, parse_slit, parse_srat,
-};
+use crate::acpi::{parse_hmat, parse_slit, parse_srat};
+use crate::{CheckError, Detail, Firmware, MemorySlot, Source, Topology};
 use reader::{Gap, Reader};
 
 /// Why a folder is no machine.
@@ -196,7 +195,7 @@ fn memory_slots<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Reading<Vec<Me
         let path = format!("{ENTRIES}/17-{instance}/raw");
         match reader
             .bytes(format_args!("{path}"))
-            .map(crate::parse_memory_slot)
+            .map(crate::dmi::parse_memory_slot)
         {
             Ok(Ok(slot)) => slots.push(slot),
             Ok(Err(error)) => reader.problem(path, error.to_string()),

@@ -1,0 +1,88 @@
+//! `homenode topo`: what the machine is.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context as _;
+use homenode_report::{
+    TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json, topology_svg,
+    topology_text,
+};
+use homenode_topology::{Detail, Topology};
+
+use crate::args::{MachineArgs, TopoArgs};
+use crate::error::Helped;
+use crate::source::{Machine, read_hwloc_xml, read_synthetic};
+use crate::translate::Translation;
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// When the machine cannot be read or the output cannot be written.
+pub(crate) fn run(
+    args: &TopoArgs,
+    machine: &MachineArgs,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let topology = read(args, machine)?;
+    if let Some(translation) = translate(args, &topology)? {
+        if args.output.json {
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&translation)?)?);
+        }
+        return translation.print(out);
+    }
+    let text = if args.output.hwloc_xml {
+        to_hwloc_xml(&topology)
+    } else if args.output.coreinfo {
+        coreinfo(&topology)
+    } else if args.output.numactl {
+        numactl_hardware(&topology)
+    } else if let Some(path) = &args.output.svg {
+        return write_file(path, &topology_svg(&topology, &topology.verdict()), out);
+    } else if args.output.json {
+        topology_json(&topology, &topology.verdict())
+    } else {
+        let options = TextOptions::for_terminal(args.full);
+        topology_text(&topology, &topology.verdict(), &options)
+    };
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+fn read(args: &TopoArgs, machine: &MachineArgs) -> anyhow::Result<Topology> {
+    if let Some(path) = &args.from_xml {
+        return read_hwloc_xml(path);
+    }
+    if let Some(description) = &args.synthetic {
+        return read_synthetic(description);
+    }
+    let output = &args.output;
+    // What another program reads should hold everything; people ask for it.
+    let full =
+        args.full || output.json || output.hwloc_xml || output.svg.is_some() || output.coreinfo;
+    let detail = if full { Detail::Full } else { Detail::Fast };
+    Machine::open(machine)?.topology(detail)
+}
+
+fn translate(args: &TopoArgs, topology: &Topology) -> anyhow::Result<Option<Translation>> {
+    if let Some(text) = &args.cpus {
+        return Translation::of_cpus(text, topology).map(Some);
+    }
+    args.nodes.as_ref().map(|text| Translation::of_nodes(text, topology)).transpose()
+}
+
+/// Writes a file that the user named; `-` is standard output.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub(crate) fn write_file(path: &Path, text: &str, out: &mut dyn Write) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return out.write_all(text.as_bytes()).context("cannot write to standard output");
+    }
+    std::fs::write(path, text).map_err(|error| {
+        let what = format!("cannot write {}", path.display());
+        Helped::wrap(what, error, "name a file in a folder that exists and may be written")
+    })?;
+    Ok(writeln!(out, "wrote {}", path.display())?)
+}
