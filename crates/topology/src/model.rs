@@ -40,7 +40,8 @@ pub struct Topology {
     pub core_kinds: Vec<CoreKind>,
     /// Memory nodes that are online, by id.
     pub nodes: Vec<Node>,
-    /// Whether the only node stands for the whole machine because the kernel shows no nodes.
+    /// Whether the one node of [`Self::nodes`] is made up to stand for the machine, because the
+    /// source shows no nodes (a kernel without NUMA support).
     pub nodes_implied: bool,
     /// Nodes that the kernel reserved an id for and that are not online.
     pub nodes_offline: NodeSet,
