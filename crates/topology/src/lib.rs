@@ -7,6 +7,8 @@ mod scrub;
 mod stub;
 mod sysfs;
 mod verdict;
+mod warnings;
+mod words;
 
 pub use model::*;
 pub use scrub::scrub;

@@ -1,6 +1,25 @@
 //! What kind of machine this is, with the evidence.
+//!
+//! The kind follows from three sets of CPUs: those of each node, each package and each L3 cache.
+//! How they contain one another is put together in `shape`; `mode` compares that with the
+//! patterns of known machines, the first that fits being the answer. CPUs that are offline and
+//! nodes without CPUs take no part, and neither do packages that were guessed from masks.
+//!
+//! A verdict is a pure function of the topology: the same files give the same words.
+
+mod mode;
+mod notes;
+mod one_node;
+mod processor;
+#[cfg(test)]
+pub(crate) mod sample;
+mod shape;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
+
+use crate::{Processor, Topology, warnings};
 
 /// What kind of machine a topology shows, and how sure that is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +70,12 @@ pub enum Mode {
         /// Nodes per package.
         nodes_per_package: usize,
     },
+    /// A node per die of a package that holds several, each with its L3: AMD Magny-Cours to
+    /// Abu Dhabi (families 10h and 15h).
+    MultiDiePackage {
+        /// Nodes per package.
+        nodes_per_package: usize,
+    },
     /// A node per L3: AMD "L3 as NUMA", NPS4 with one L3 per quadrant, Kunpeng, a VM, ….
     L3AsNuma {
         /// Nodes per package.
@@ -61,7 +86,7 @@ pub enum Mode {
         /// Nodes per package.
         nodes_per_package: usize,
     },
-    /// Several nodes per package and no L3 known to tell why.
+    /// Several nodes per package, and neither the L3 caches nor the maker tell why.
     SplitPackage {
         /// Nodes per package.
         nodes_per_package: usize,
@@ -93,4 +118,59 @@ pub struct Warning {
     pub message: String,
     /// What to do about it, where something can be done.
     pub advice: Option<String>,
+}
+
+impl Topology {
+    /// What kind of machine this is, why, and what to look at.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        let shape = shape::Shape::of(self);
+        let mut finding = mode::find(self, &shape);
+        finding.evidence.extend(notes::odd_nodes(self));
+        Verdict {
+            mode: finding.mode,
+            certainty: finding.certainty,
+            headline: finding.headline,
+            evidence: finding.evidence,
+            undecided: finding.undecided,
+            warnings: warnings::warnings(self, finding.mode),
+        }
+    }
+}
+
+/// Whether the processors reach all memory over one bus, so that no node can be hidden.
+pub(crate) fn shares_a_bus(processor: &Processor) -> bool {
+    processor::Chip::shares_a_bus(processor)
+}
+
+/// A verdict in the making.
+#[derive(Debug)]
+struct Finding {
+    mode: Mode,
+    certainty: Certainty,
+    headline: String,
+    evidence: Vec<String>,
+    undecided: Option<String>,
+}
+
+impl Finding {
+    fn new(mode: Mode, certainty: Certainty, headline: impl Into<String>) -> Self {
+        Self {
+            mode,
+            certainty,
+            headline: headline.into(),
+            evidence: Vec::new(),
+            undecided: None,
+        }
+    }
+
+    fn because(mut self, evidence: impl Into<String>) -> Self {
+        self.evidence.push(evidence.into());
+        self
+    }
+
+    fn undecided(mut self, question: impl Into<String>) -> Self {
+        self.undecided = Some(question.into());
+        self
+    }
 }
