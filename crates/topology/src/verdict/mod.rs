@@ -14,6 +14,7 @@ mod processor;
 #[cfg(test)]
 pub(crate) mod sample;
 mod shape;
+mod split;
 #[cfg(test)]
 mod tests;
 
