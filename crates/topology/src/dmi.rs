@@ -154,10 +154,6 @@ impl<'a> MemoryDevice<'a> {
         let mut start = self.fields.len();
         let strings = self.bytes.get(start..self.end)?;
         for (position, string) in strings.split(|&byte| byte == 0).enumerate() {
-            // The first empty string is the end of the list.
-            if string.is_empty() {
-                return None;
-            }
             let end = start + string.len();
             if position == index {
                 return Some(start..end);

@@ -14,7 +14,7 @@ const STRUCTURE_BYTES: usize = 8;
 const MATRIX_BYTES: usize = 32;
 /// A side cache before its list of SMBIOS handles (ACPI 6.5, table 5.143).
 const SIDE_CACHE_BYTES: usize = 32;
-/// Not reachable (ACPI 6.5, table 5.142); 0 says that nothing is known.
+/// Not reachable (ACPI 6.5, table 5.142).
 const UNREACHABLE: u16 = 0xffff;
 /// Highest value of the memory hierarchy field: 0 is memory, 1 to 3 side caches.
 const HIERARCHY_MAX: u8 = 3;
@@ -82,10 +82,11 @@ impl Revision {
     /// Products above 32 bits are no values: as picoseconds they are more than 4 ms. Linux drops
     /// them too.
     fn value(self, cell: u16, base_unit: u64, metric: HmatMetric) -> Option<f64> {
-        if cell == 0 || cell == UNREACHABLE {
+        if cell == UNREACHABLE {
             return None;
         }
         let product = base_unit.checked_mul(u64::from(cell))?;
+        // A cell of 0 says that nothing is known.
         let product = u32::try_from(product).ok().filter(|&product| product > 0)?;
         let value = f64::from(product);
         Some(match (self, is_latency(metric)) {
@@ -185,13 +186,13 @@ mod tests {
 
     /// `iasl -T HMAT` (20200925) with a read latency matrix of 2 × 3 domains in units of 1000 ps
     /// and a side cache of 96 GiB, compiled. That compiler writes the cache's attributes as zero;
-    /// they were put in afterwards, and `iasl -d` shows them as level 1 with lines of 64 bytes.
+    /// they were put in afterwards, and `iasl -d` shows them as level 2 of 3 with lines of 64 bytes.
     const IASL: &str = "
-        484d4154b200000002df494e54454c2054454d504c41544500000000494e544c2509202000000000
+        484d4154b200000002cd494e54454c2054454d504c41544500000000494e544c2509202000000000
         00000000280000000000000000000000000000000000000000000000000000000000000000000000
         010000004000000000010000020000000300000000000000e8030000000000000000000001000000
         00000000010000000700000050008800ffff88005000000002000000220000000700000000000000
-        000000001800000011004000000001000000";
+        000000001800000023004000000001000000";
 
     fn matrix(
         data_type: u8,
@@ -255,7 +256,7 @@ mod tests {
             [HmatSideCache {
                 domain: 7,
                 size: Bytes(96 << 30),
-                level: 1,
+                level: 2,
                 line_size: Bytes(64),
             }]
         );
@@ -315,6 +316,7 @@ mod tests {
     #[test]
     fn structures_that_do_not_fit_are_refused() {
         for structure in [
+            vec![9, 0, 0, 0, 0, 0, 0, 0],
             vec![9, 0, 0, 0, 7, 0, 0, 0],
             vec![9, 0, 0, 0, 9, 0, 0, 0],
             vec![9, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],

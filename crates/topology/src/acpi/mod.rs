@@ -281,5 +281,11 @@ mod tests {
                 found: 0
             })
         );
+        let expected = TableError::Short {
+            table: "SLIT",
+            expected: 44,
+            found: 43,
+        };
+        assert_eq!(parse_slit(&table("SLIT", 1, &[0; 7])), Err(expected));
     }
 }

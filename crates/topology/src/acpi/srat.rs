@@ -242,6 +242,13 @@ mod tests {
     }
 
     #[test]
+    fn a_split_domain_has_its_low_byte_first() {
+        let apic = vec![0, 16, 0x11, 0, 1, 0, 0, 0, 0, 0x22, 0x33, 0x44, 0, 0, 0, 0];
+        let srat = parse_srat(&table("SRAT", 3, &body(&[apic]))).unwrap();
+        assert_eq!(srat.domains, [processors(0x4433_2211, 1)]);
+    }
+
+    #[test]
     fn unknown_kinds_are_passed_over() {
         let bytes = table("SRAT", 3, &body(&[vec![200, 3, 7], rintc(1, 1)]));
         assert_eq!(parse_srat(&bytes).unwrap().domains, [processors(1, 1)]);
@@ -254,6 +261,8 @@ mod tests {
             (vec![200, 1], 2, 1),
             (vec![1, 39].into_iter().chain([0; 37]).collect(), 40, 39),
             (vec![0, 15].into_iter().chain([0; 13]).collect(), 16, 15),
+            (vec![3, 17].into_iter().chain([0; 15]).collect(), 18, 17),
+            (vec![7, 19].into_iter().chain([0; 17]).collect(), 20, 19),
         ] {
             let bytes = table("SRAT", 3, &body(&[entry]));
             let error = TableError::Entry {

@@ -21,7 +21,7 @@ pub(super) fn find(topology: &Topology, shape: &Shape<'_>) -> Finding {
                 .or_else(|| split_packages(topology, shape, packages))
                 .unwrap_or_else(|| mixed(topology, shape, packages))
         });
-    if !shape.cpus_in_no_node.is_empty() {
+    if !shape.cpus_in_no_node.is_empty() && finding.mode != Mode::NoNumaSupport {
         finding.evidence.push(format!(
             "{} are online and in no online node",
             cpus(&shape.cpus_in_no_node)
@@ -200,10 +200,15 @@ fn whole_packages(topology: &Topology, shape: &Shape<'_>, packages: &[Package]) 
         _ => "",
     };
     let each = if packages.len() == 1 { "" } else { " each" };
-    let mut headline = format!(
-        "{}, a node{each}: plain NUMA{detail}",
-        count(packages.len(), "package")
-    );
+    let seen = count(packages.len(), "package");
+    let mut headline = if shape.packages_total > packages.len() {
+        format!(
+            "{seen} of {}, a node{each}, the rest in no online node: plain NUMA{detail}",
+            shape.packages_total
+        )
+    } else {
+        format!("{seen}, a node{each}: plain NUMA{detail}")
+    };
     let cpuless = topology
         .nodes
         .iter()

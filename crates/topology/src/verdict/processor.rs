@@ -34,6 +34,7 @@ impl Chip {
         let family = processor.family.known().copied();
         let model = processor.model.known().copied();
         match (processor.vendor.known(), family, model) {
+            (None, ..) if is_known_not_x86(processor) => Self::Other,
             (None, ..) => Self::Unknown,
             (Some(Vendor::Intel), Some(6), Some(63 | 79)) => Self::IntelClusterOnDie,
             (Some(Vendor::Intel), Some(6), Some(87 | 133)) => Self::IntelKnights,
@@ -69,6 +70,12 @@ impl Chip {
             _ => false,
         }
     }
+}
+
+/// Of makers without a name here only those of x86 would matter.
+fn is_known_not_x86(processor: &Processor) -> bool {
+    let architecture = processor.architecture.known();
+    architecture.is_some_and(|name| !matches!(name.as_str(), "x86_64" | "i386" | "i586" | "i686"))
 }
 
 /// How the processor calls itself, for a sentence: `GenuineIntel family 6 model 63`.

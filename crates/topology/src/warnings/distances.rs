@@ -163,7 +163,7 @@ fn kernel_default(topology: &Topology, matrix: &NodeMatrix<Distance>) -> Option<
     Some(warning("distances", message).advise(MEASURE))
 }
 
-/// One remote value on a machine large enough for paths of several hops.
+/// One remote value where paths must or may differ.
 fn two_valued(topology: &Topology, matrix: &NodeMatrix<Distance>) -> Option<Warning> {
     let packages = &topology.packages;
     let known = packages
@@ -171,13 +171,20 @@ fn two_valued(topology: &Topology, matrix: &NodeMatrix<Distance>) -> Option<Warn
         .all(|package| package.grouped_by != GroupedBy::Mask);
     let remote = remote_values(matrix);
     let value = remote.first().filter(|_| remote.len() == 1)?;
-    (known && packages.len() > 2 && matrix.nodes().len() > 2).then(|| {
-        let message = format!(
-            "all pairs of {} in {} are at {value}: true only where every package has a link to \
-             every other, else the firmware left the differences out",
-            count(matrix.nodes().len(), "node"),
-            count(packages.len(), "package"),
-        );
-        warning("distances", message).advise(MEASURE)
-    })
+    let with_cpus = topology.cpu_nodes().count();
+    if !known || packages.len() < 2 || with_cpus < 3 {
+        return None;
+    }
+    let doubt = if with_cpus > packages.len() {
+        "nodes of one package are hardly as far apart as nodes of two"
+    } else {
+        "true only where every package has a link to every other"
+    };
+    let message = format!(
+        "all pairs of {} in {} are at {value}: {doubt}, so the firmware may have left \
+         differences out",
+        count(matrix.nodes().len(), "node"),
+        count(packages.len(), "package"),
+    );
+    Some(warning("distances", message).advise(MEASURE))
 }

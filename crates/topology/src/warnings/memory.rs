@@ -106,7 +106,7 @@ fn unequal(topology: &Topology) -> Option<Warning> {
             let size = if group.smallest == group.largest {
                 group.largest.to_string()
             } else {
-                format!("{} to {}", group.smallest, group.largest)
+                format!("about {}", group.largest)
             };
             let verb = if group.nodes.len() > 1 { "have" } else { "has" };
             format!("{} {verb} {size}{each}", nodes(&group.nodes))
@@ -124,6 +124,9 @@ fn unequal(topology: &Topology) -> Option<Warning> {
 }
 
 fn sum(topology: &Topology) -> Option<Warning> {
+    if topology.nodes.is_empty() {
+        return None;
+    }
     let whole = *topology.memory_total.known()?;
     let sizes: Option<Vec<Bytes>> = topology
         .nodes
@@ -137,10 +140,16 @@ fn sum(topology: &Topology) -> Option<Warning> {
             "the nodes' memory adds up to {sum}, while the kernel counts {whole} in all \
              (/proc/meminfo)"
         );
-        warning("memory", message).advise(
-            "read again later: memory that the kernel still sets up (deferred_init) is not yet \
-             counted to its node",
-        )
+        let warning = warning("memory", message);
+        if topology.nodes_offline.is_empty() {
+            warning.advise(
+                "read again later: memory that the kernel still sets up (deferred_init) is not \
+                 yet counted to its node",
+            )
+        } else {
+            let offline = nodes(&topology.nodes_offline);
+            warning.advise(format!("the rest may be memory of {offline}, not online"))
+        }
     })
 }
 

@@ -108,8 +108,8 @@ fn offline(topology: &Topology) -> Vec<Warning> {
                 format!("{} of {present} are offline: {}", offline.len(), offline),
             )
             .advise(
-                "if that is not meant, write 1 to /sys/devices/system/cpu/cpu<n>/online; where \
-                 SMT is off, to /sys/devices/system/cpu/smt/control write on",
+                "if that is not meant: echo 1 > /sys/devices/system/cpu/cpu<n>/online, or, where \
+                 SMT is off, echo on > /sys/devices/system/cpu/smt/control",
             ),
         );
     }

@@ -57,8 +57,8 @@ fn t14_unequal_nodes_are_named_with_their_numbers() {
     let machine = packages(4).with_distances(ring).with_memory_mib(&sizes);
     assert_eq!(
         only(&machine).message,
-        "nodes differ in memory: nodes 1,3 have 16 GiB each, nodes 0,2 have 8.0 GiB to 8 GiB \
-         each; the smallest has 50 % of the largest"
+        "nodes differ in memory: nodes 1,3 have 16 GiB each, nodes 0,2 have about 8 GiB each; the \
+         smallest has 50 % of the largest"
     );
     // 64amd64-4s2n4ca2co: one node of half the size.
     let sizes = [32768, 32768, 32768, 16384];
@@ -155,6 +155,10 @@ fn cpus_whose_node_is_offline() {
         only(&machine).message,
         "CPUs 0-3 are online and in no online node; not online: node 0"
     );
+    let mut machine = machine;
+    machine.memory_total = Reading::Known(Bytes(64 * GIB));
+    let advice = warnings(&machine)[0].advice.clone().unwrap();
+    assert_eq!(advice, "the rest may be memory of node 0, not online");
 }
 
 #[test]
@@ -211,6 +215,23 @@ fn t31_distances_of_one_value_on_many_packages() {
     // No distance is ever turned into a ratio of latencies.
     assert!(!warning.message.contains("2.1"), "{warning:?}");
     none(&packages(2).with_distances(local_else(21)));
+    let halves = machine.packages[..2].iter().zip(["0-7", "8-15"]);
+    let mut split = machine.clone();
+    split.packages = halves
+        .map(|(package, list)| crate::CpuGroup {
+            cpus: cpus(list),
+            ..package.clone()
+        })
+        .collect();
+    let message = only(&split).message;
+    assert!(
+        message.contains("nodes of one package are hardly"),
+        "{message}"
+    );
+    // One package may well be the same distance all over.
+    split.packages.truncate(1);
+    split.packages[0].cpus = cpus("0-15");
+    none(&split);
 }
 
 #[test]
@@ -265,6 +286,12 @@ fn local_distances_other_than_10() {
         only(&machine).message,
         "node 3 is at 12 from itself; the standard (ACPI SLIT) wants 10"
     );
+    // A wrong table is not called coarse as well.
+    let wrong = packages(4).with_distances(|from, to| match (from, to) {
+        (3, 3) => 12,
+        _ => local_else(21)(from, to),
+    });
+    only(&wrong);
     let machine = packages(4).with_distances(|from, to| ring(from, to) + from);
     let messages: Vec<String> = warnings(&machine)
         .into_iter()

@@ -112,7 +112,11 @@ fn t16_t17_cores_and_threads_are_counted() {
 #[test]
 fn a_verdict_about_no_machine_at_all_does_not_panic() {
     let mut machine = machine(&[], &[], &[]);
-    expect(&machine.verdict(), Mode::NoNumaSupport, Certainty::Certain);
+    machine.cpus.online = cpus("0-3");
+    machine.memory_total = Reading::Known(Bytes(GIB));
+    let verdict = machine.verdict();
+    expect(&verdict, Mode::NoNumaSupport, Certainty::Certain);
+    assert_eq!((verdict.evidence.len(), verdict.warnings.len()), (1, 0));
     machine.nodes = vec![node(0, ""), node(1, "")];
     machine.nodes[1].cpus_offline = cpus("3");
     machine.allowed.nodes = NodeSet::new();

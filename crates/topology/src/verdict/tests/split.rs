@@ -167,6 +167,8 @@ fn row_7_other_makers_guests_and_no_maker() {
     let mut unknown = halves();
     unknown.processor.vendor = Reading::absent("no /proc/cpuinfo");
     expect(&unknown.verdict(), mode, Certainty::CannotTell);
+    unknown.processor.architecture = Reading::Known("aarch64".to_owned());
+    expect(&unknown.verdict(), mode, Certainty::Likely);
 }
 
 #[test]
@@ -198,6 +200,18 @@ fn row_8_an_l3_that_is_switched_off_does_not_break_the_pattern() {
     let verdict = epyc(&caches).verdict();
     expect(&verdict, mode, Certainty::Certain);
     says(&verdict, "1 to 2 L3 caches");
+}
+
+#[test]
+fn row_8_l3_caches_across_the_nodes_borders_are_a_contradiction() {
+    // As a guest of cloud-hypervisor saw them (#5742).
+    let machine = epyc(&["0-1", "2-5", "6-9", "10-13", "14-15"]);
+    let mode = Mode::SplitPackage {
+        nodes_per_package: 4,
+    };
+    let verdict = machine.verdict();
+    expect(&verdict, mode, Certainty::CannotTell);
+    says(&verdict, "do not end where node 0 or package 0 ends");
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! Rows 1 to 5: nodes that hold whole packages, and those that tell nothing.
 
+use homenode_units::BytesPerSecond;
+
 use super::*;
+use crate::Access;
 
 #[test]
 fn row_1_nodes_that_share_cpus_have_no_mode() {
@@ -42,6 +45,11 @@ fn row_2_a_kernel_without_nodes_whatever_the_packages() {
     let mut machine = one_node();
     machine.nodes_implied = true;
     expect(&machine.verdict(), Mode::NoNumaSupport, Certainty::Certain);
+    expect(
+        &machine.clone().in_guest().verdict(),
+        Mode::NoNumaSupport,
+        Certainty::Certain,
+    );
     machine.nodes.clear();
     expect(&machine.verdict(), Mode::NoNumaSupport, Certainty::Certain);
 }
@@ -159,6 +167,10 @@ fn row_3_is_ruled_out_by_a_node_that_is_offline() {
     machine.nodes_offline = nodes("0");
     let verdict = machine.verdict();
     expect(&verdict, Mode::Plain, Certainty::Likely);
+    assert!(
+        verdict.headline.starts_with("1 package of 2, a node, "),
+        "{verdict:#?}"
+    );
     says(&verdict, "CPUs 4,6,8 are online and in no online node");
 }
 
@@ -222,6 +234,17 @@ fn row_5_nodes_without_cpus_are_named_and_do_not_count() {
         &verdict,
         "node 4 has no CPUs: 126 GiB of persistent memory, nearest to node 0, at distance 17",
     );
+    for (class, gbs) in [(1, 8.0), (0, 9.0)] {
+        machine.nodes[2].access.push(Access {
+            class,
+            initiators: nodes("0"),
+            read_latency: None,
+            write_latency: None,
+            read_bandwidth: Some(BytesPerSecond(gbs * 1e9)),
+            write_bandwidth: None,
+        });
+    }
+    says(&machine.verdict(), "at distance 17, 8.0 GB/s by the HMAT");
     machine.nodes[2].memory_total = Reading::Known(Bytes(0));
     machine.nodes[2].generic_initiator = true;
     says(
