@@ -30,7 +30,7 @@ pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail
     if cpus.online.is_empty() {
         return None;
     }
-    let online = &cpus.online;
+    let online = &readable(reader, &cpus.online);
     let mut found = Found {
         packages: read_packages(reader, online),
         ..Found::default()
@@ -91,6 +91,25 @@ fn read_cpus<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Cpus {
         isolated: isolated.intersection(&online),
         online,
     }
+}
+
+/// The online CPUs that have a folder. Containers show some without, and a list in a damaged
+/// capture may name a million.
+fn readable<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> CpuSet {
+    let folders: CpuSet = reader
+        .numbered(CPU, "cpu")
+        .unwrap_or_default()
+        .into_iter()
+        .map(CpuId)
+        .collect();
+    let missing = online.difference(&folders);
+    if !missing.is_empty() {
+        reader.problem(
+            format!("{CPU}/online"),
+            format!("expected a folder for each online CPU, found none for CPUs {missing}"),
+        );
+    }
+    online.intersection(&folders)
 }
 
 /// Old kernels and partial captures have no lists: a CPU is then online when it has a topology
@@ -305,14 +324,17 @@ fn read_caches<F: Files + ?Sized>(
             }
             let folder = format!("{CPU}/cpu{cpu}/cache/index{position}");
             let level = match reader.number::<u8>(format_args!("{folder}/level")) {
-                Ok(level) => level,
                 Err(Gap::Missing) if position < known_positions => continue,
                 Err(Gap::Missing) => break,
-                Err(_) => continue,
+                level => level,
             };
-            if position == seen.len() {
-                seen.push(CpuSet::new());
+            if position >= seen.len() {
+                seen.resize(position + 1, CpuSet::new());
             }
+            let Ok(level) = level else {
+                seen[position].insert(cpu);
+                continue;
+            };
             if detail == Detail::Fast && level != 3 {
                 // Never read on, so nothing more to learn from this position.
                 seen[position] = online.clone();

@@ -61,27 +61,23 @@ pub(super) fn read<F: Files + ?Sized>(
     }
 }
 
-/// The nodes that are online and have a directory.
+/// The nodes that are online and have a folder.
+///
+/// The folder of all nodes is listed, never a node's own: that holds hundreds of memory blocks.
 fn online_nodes<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> NodeSet {
+    let folders = reader.numbered(NODE, "node").unwrap_or_default();
+    let folders: NodeSet = folders.into_iter().map(NodeId).collect();
     let Ok(online) = reader.list::<NodeId>(format_args!("{NODE}/online")) else {
-        return reader
-            .numbered(NODE, "node")
-            .unwrap_or_default()
-            .into_iter()
-            .map(NodeId)
-            .collect();
+        return folders;
     };
-    let mut there = online.clone();
-    for node in online.iter() {
-        if reader.files.list(&format!("{NODE}/node{node}")).is_err() {
-            reader.problem(
-                format!("{NODE}/online"),
-                format!("expected a folder node{node} for each of the nodes {online}, found none"),
-            );
-            there.remove(node);
-        }
+    let missing = online.difference(&folders);
+    if !missing.is_empty() {
+        reader.problem(
+            format!("{NODE}/online"),
+            format!("expected a folder for each online node, found none for nodes {missing}"),
+        );
     }
-    there
+    online.intersection(&folders)
 }
 
 /// Without node directories the kernel has no NUMA support: everything is one node.
