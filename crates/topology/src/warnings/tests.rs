@@ -376,6 +376,10 @@ fn t40_eight_modules_cannot_fill_twelve_channels() {
         "8 modules on 2 packages fill at most 8 of 12 memory channels (4 of 6 each, when spread \
          evenly)"
     );
+    // A list of fewer slots than channels is not the whole list.
+    let mut listed = machine.clone();
+    listed.memory_slots = Reading::Known((0..8).map(|n| slot(&n.to_string(), "", 8)).collect());
+    none(&listed);
     // A Skylake-X of the same model number has four channels.
     machine.processor.model_name = Reading::Known("Intel(R) Core(TM) i9-7900X".to_owned());
     none(&machine);

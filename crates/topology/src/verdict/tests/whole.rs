@@ -150,6 +150,8 @@ fn row_3_processors_on_a_shared_bus_hide_nothing() {
     // hwloc's 16em64t-4s2c2t: four NetBurst Xeons.
     let verdict = one_node().with(Vendor::Intel, 15, 6).verdict();
     expect(&verdict, Mode::OneNodeManyPackages, Certainty::Likely);
+    let dunnington = one_node().with(Vendor::Intel, 6, 29).verdict();
+    assert_eq!(dunnington.headline, verdict.headline);
     assert!(verdict.headline.contains("share one bus"), "{verdict:#?}");
     assert!(verdict.warnings.is_empty(), "{verdict:#?}");
 }
@@ -158,6 +160,15 @@ fn row_3_processors_on_a_shared_bus_hide_nothing() {
 fn row_3_amd_calls_it_nps0() {
     let verdict = one_node().with(Vendor::Amd, 0x19, 1).verdict();
     assert!(verdict.headline.contains("NPS0"), "{verdict:#?}");
+}
+
+#[test]
+fn row_3_is_not_ruled_out_by_node_ids_that_are_only_possible() {
+    let mut machine = one_node();
+    machine.nodes_offline = nodes("1-7");
+    let verdict = machine.verdict();
+    expect(&verdict, Mode::OneNodeManyPackages, Certainty::CannotTell);
+    says(&verdict, "node ids 1-7 are possible and not online");
 }
 
 #[test]
