@@ -58,7 +58,7 @@ pub fn parse_hmat(bytes: &[u8]) -> Result<Hmat, TableError> {
 enum Revision {
     /// ACPI 6.2: tenths of a nanosecond and tenths of a megabyte per second. The specification
     /// is unclear; this is how Linux reads it (`hmat_normalize`, drivers/acpi/numa/hmat.c,
-    /// Linux 6.14).
+    /// Linux 6.15).
     One,
     /// ACPI 6.3 and later: picoseconds and megabytes per second.
     Two,
