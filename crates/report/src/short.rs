@@ -1,0 +1,179 @@
+//! Short words for long things, shared by the text and the drawing.
+
+use homenode_topology::{Cache, CacheKind, Certainty, DeviceKind, MemoryKind, Node, Topology};
+use homenode_units::{CpuSet, Id, IdSet, NodeSet};
+
+/// `1 node`, `2 nodes`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    match number {
+        1 => format!("1 {noun}"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// How an absence is shown.
+pub(crate) fn absent(why: &str) -> String {
+    format!("n/a ({why})")
+}
+
+/// A list of ids in at most `width` columns: `0-11,24-35`; with a step, `0-108 by 4`; or cut after
+/// a comma, `0,3,4,…`.
+pub(crate) fn fold_list<T: Id>(set: &IdSet<T>, width: usize) -> String {
+    let list = set.to_string();
+    if list.len() <= width {
+        return list;
+    }
+    let steps = stepped(set);
+    if steps.len() <= width {
+        return steps;
+    }
+    let room = width.saturating_sub(1);
+    // The list is ASCII, so that bytes are columns.
+    match list.get(..room).and_then(|head| head.rfind(',')) {
+        Some(comma) => format!("{}…", &list[..=comma]),
+        None => "…".to_owned(),
+    }
+}
+
+/// The ids as runs of equal steps; firmware deals CPUs out to nodes like cards.
+fn stepped<T: Id>(set: &IdSet<T>) -> String {
+    let ids: Vec<u32> = set.iter().map(Id::number).collect();
+    let mut runs: Vec<String> = Vec::new();
+    let mut rest = ids.as_slice();
+    while let [first, tail @ ..] = rest {
+        let step = tail.first().map_or(1, |next| next - first);
+        let more = tail
+            .iter()
+            .zip(1..)
+            .take_while(|&(&id, count)| id == first + step * count)
+            .count();
+        // Two ids are a list, not yet a rule.
+        let (more, run) = match (more, step) {
+            (0 | 1, 2..) => (0, first.to_string()),
+            (0, _) => (0, first.to_string()),
+            (_, 1) => (more, format!("{first}-{}", tail[more - 1])),
+            _ => (more, format!("{first}-{} by {step}", tail[more - 1])),
+        };
+        runs.push(run);
+        rest = &tail[more..];
+    }
+    runs.join(",")
+}
+
+/// How sure a verdict is, in words.
+pub(crate) fn certainty(certainty: Certainty) -> &'static str {
+    match certainty {
+        Certainty::Certain => "certain",
+        Certainty::Likely => "likely",
+        Certainty::CannotTell => "cannot tell",
+    }
+}
+
+/// What a device is for, in a word.
+pub(crate) fn device_kind(kind: DeviceKind) -> &'static str {
+    match kind {
+        DeviceKind::Storage => "storage",
+        DeviceKind::Network => "network",
+        DeviceKind::InfiniBand => "InfiniBand",
+        DeviceKind::Display => "display or GPU",
+        DeviceKind::Accelerator => "accelerator",
+        DeviceKind::Other => "other",
+    }
+}
+
+fn memory_kind(kind: MemoryKind) -> &'static str {
+    match kind {
+        MemoryKind::Dram => "DRAM",
+        MemoryKind::Hbm => "HBM",
+        MemoryKind::Cxl => "CXL memory",
+        MemoryKind::Nvm => "persistent memory",
+        MemoryKind::Gpu => "GPU memory",
+        MemoryKind::SpecialPurpose => "special-purpose memory",
+    }
+}
+
+/// The note on a node with CPUs and without memory.
+pub(crate) const NO_MEMORY: &str = "no memory";
+
+/// What is unusual about a node, most important first; empty for most nodes.
+pub(crate) fn node_notes(node: &Node) -> Vec<String> {
+    let mut notes = Vec::new();
+    let kind = node.memory_kind.known();
+    if node.is_cpuless() {
+        notes.push("no CPUs".to_owned());
+    } else if node.cpus.is_empty() {
+        notes.push("all CPUs offline".to_owned());
+    } else if !node.cpus_offline.is_empty() {
+        notes.push(format!(
+            "CPUs {} offline",
+            fold_list(&node.cpus_offline, 16)
+        ));
+    }
+    if node.is_memoryless() {
+        notes.push(NO_MEMORY.to_owned());
+    } else {
+        match kind {
+            Some(MemoryKind::Dram) if !node.is_cpuless() => {}
+            Some(&kind) => notes.push(memory_kind(kind).to_owned()),
+            None if node.is_cpuless() => notes.push("kind unknown".to_owned()),
+            None => {}
+        }
+    }
+    if node.generic_initiator {
+        notes.push("generic initiator".to_owned());
+    }
+    notes
+}
+
+/// `L3`, `L1d`, `L1i`.
+pub(crate) fn cache_name(cache: &Cache) -> String {
+    let kind = match cache.kind {
+        CacheKind::Data => "d",
+        CacheKind::Instruction => "i",
+        CacheKind::Unified => "",
+    };
+    format!("L{}{kind}", cache.level)
+}
+
+/// The nodes that have CPUs among these.
+pub(crate) fn nodes_of(topology: &Topology, cpus: &CpuSet) -> NodeSet {
+    let nodes = topology.nodes.iter();
+    nodes
+        .filter(|node| node.cpus.intersects(cpus))
+        .map(|node| node.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn lists_fold_to_steps_and_then_are_cut() {
+        let set = |list| sample::cpus(list);
+        assert_eq!(fold_list(&set("0-11,24-35"), 12), "0-11,24-35");
+        assert_eq!(fold_list(&set("0,4,8,12,16,20,24"), 12), "0-24 by 4");
+        assert_eq!(
+            fold_list(&set("0,2,4,6,24,26,28,30,32"), 20),
+            "0-6 by 2,24-32 by 2"
+        );
+        assert_eq!(fold_list(&set("0-3,5,9,14-17,20,33,48"), 12), "0-3,5,9,…");
+        assert_eq!(fold_list(&set("0,4,8,12,16,20,24"), 4), "0,…");
+        assert_eq!(fold_list(&set(""), 4), "");
+    }
+
+    #[test]
+    fn a_node_without_anything_unusual_has_no_notes() {
+        let notes =
+            |topology: &Topology, index: usize| node_notes(&topology.nodes[index]).join(", ");
+        assert_eq!(notes(&sample::two_nodes(), 0), "");
+        assert_eq!(notes(&sample::memoryless(), 1), "no memory");
+        assert_eq!(
+            notes(&sample::memoryless(), 4),
+            "no CPUs, no memory, generic initiator"
+        );
+        assert_eq!(notes(&sample::snc_cpuless(), 4), "no CPUs, kind unknown");
+        assert_eq!(notes(&sample::gpus(), 2), "no CPUs, GPU memory");
+    }
+}
