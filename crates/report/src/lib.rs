@@ -1,11 +1,15 @@
 //! report
 
+mod coreinfo;
 mod distance;
+mod json;
 mod numactl;
 #[cfg(test)]
 mod sample;
 mod short;
 mod text;
 
+pub use coreinfo::coreinfo;
+pub use json::{TOPOLOGY_SCHEMA, topology_json};
 pub use numactl::numactl_hardware;
 pub use text::{TextOptions, topology_text};

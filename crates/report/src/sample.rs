@@ -141,6 +141,7 @@ fn with_smt_cores(mut topology: Topology) -> Topology {
             });
         }
     }
+    topology.cores.sort_by_key(|core| core.cpus.lowest());
     topology
 }
 
@@ -286,7 +287,7 @@ pub(crate) fn memoryless() -> Topology {
     let mut nodes = vec![
         node(0, "0-7", Bytes(64 * GIB), Bytes(60 * GIB)),
         node(1, "8-15", Bytes(0), Bytes(0)),
-        node(2, "16-23", Bytes(64 * GIB), Bytes(1 * GIB)),
+        node(2, "16-23", Bytes(64 * GIB), Bytes(GIB)),
         node(3, "24-31", Bytes(0), Bytes(0)),
         cpuless(4, 0, &[0], None),
     ];

@@ -1,7 +1,7 @@
 //! Short words for long things, shared by the text and the drawing.
 
 use homenode_topology::{Cache, CacheKind, Certainty, DeviceKind, MemoryKind, Node, Topology};
-use homenode_units::{CpuSet, Id, IdSet, NodeSet};
+use homenode_units::{Bytes, CpuSet, Id, IdSet, NodeSet, Reading};
 
 /// `1 node`, `2 nodes`.
 pub(crate) fn count(number: usize, noun: &str) -> String {
@@ -142,6 +142,80 @@ pub(crate) fn nodes_of(topology: &Topology, cpus: &CpuSet) -> NodeSet {
         .filter(|node| node.cpus.intersects(cpus))
         .map(|node| node.id)
         .collect()
+}
+
+/// Columns that a text takes. Our own texts hold only characters of one column; a foreign one
+/// (a model name, a device) may be misjudged and then sticks out, which harms nothing.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Shortens a text to some columns; `…` stands for what was cut.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    if width > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// Nodes that look the same.
+#[derive(Debug)]
+pub(crate) struct Kind<'a> {
+    /// The one with the lowest id.
+    pub(crate) first: &'a Node,
+    /// All of them.
+    pub(crate) nodes: Vec<&'a Node>,
+}
+
+impl Kind<'_> {
+    /// Their ids.
+    pub(crate) fn ids(&self) -> NodeSet {
+        self.nodes.iter().map(|node| node.id).collect()
+    }
+}
+
+/// The nodes of a machine, by kind.
+pub(crate) fn kinds(topology: &Topology) -> Vec<Kind<'_>> {
+    let mut kinds: Vec<Kind<'_>> = Vec::new();
+    for node in &topology.nodes {
+        match kinds.iter_mut().find(|kind| alike(kind.first, node)) {
+            Some(kind) => kind.nodes.push(node),
+            None => kinds.push(Kind {
+                first: node,
+                nodes: vec![node],
+            }),
+        }
+    }
+    kinds
+}
+
+/// Same CPUs in number, same size within a few percent, same remarks.
+fn alike(a: &Node, b: &Node) -> bool {
+    const SAME_SIZE_SHARE: f64 = 0.05;
+    let sizes = match (&a.memory_total, &b.memory_total) {
+        (Reading::Known(a), Reading::Known(b)) => {
+            let apart = *a.max(b) - *a.min(b);
+            apart
+                .share_of(*a.max(b))
+                .is_none_or(|share| share < SAME_SIZE_SHARE)
+        }
+        (a, b) => a == b,
+    };
+    sizes && a.cpus.len() == b.cpus.len() && node_notes(a) == node_notes(b)
+}
+
+/// `7.7 GiB`, or `6.7 GiB to 6.9 GiB` where the nodes differ visibly.
+pub(crate) fn span<'a>(kind: &Kind<'a>, amount: fn(&'a Node) -> &'a Reading<Bytes>) -> String {
+    let known = || kind.nodes.iter().filter_map(|node| amount(node).known());
+    match (known().min(), known().max()) {
+        (Some(least), Some(most)) if least.to_string() == most.to_string() => least.to_string(),
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        _ => amount(kind.first).to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -63,8 +63,8 @@ fn push_verdict(lines: &mut Lines, verdict: &Verdict, full: bool) {
         Certainty::Likely | Certainty::CannotTell => Style::Caution,
     };
     let tag = format!("[{}]", short::certainty(verdict.certainty));
-    let room = lines.width().saturating_sub(lines::columns(&tag) + 1);
-    if lines::columns(&verdict.headline) <= room {
+    let room = lines.width().saturating_sub(short::columns(&tag) + 1);
+    if short::columns(&verdict.headline) <= room {
         lines.line(&[
             (Style::Strong, &verdict.headline),
             (Style::Plain, " "),

@@ -1,5 +1,7 @@
 //! Lines of text that never exceed the width of the screen.
 
+use crate::short::{columns, cut};
+
 /// How a piece of text stands out. Colour never carries a meaning of its own: the words do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
@@ -37,12 +39,6 @@ pub(super) struct Lines {
     text: String,
     width: usize,
     colour: bool,
-}
-
-/// Columns that a text takes. Our own texts hold only characters of one column; a foreign one
-/// (a model name, a device) may be misjudged and then sticks out, which harms nothing.
-pub(super) fn columns(text: &str) -> usize {
-    text.chars().count()
 }
 
 /// Makes text from a machine safe for a terminal: a captured tree is foreign input, and a control
@@ -117,18 +113,6 @@ impl Lines {
             }
         }
     }
-}
-
-/// Shortens a text to some columns; `…` stands for what was cut.
-pub(super) fn cut(text: &str, width: usize) -> String {
-    if columns(text) <= width {
-        return text.to_owned();
-    }
-    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
-    if width > 0 {
-        short.push('…');
-    }
-    short
 }
 
 /// Breaks a text at blanks, and after commas inside words (lists of ids) where it must.

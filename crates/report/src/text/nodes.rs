@@ -1,12 +1,12 @@
 //! The table of nodes: one row per node, or per kind of node on big machines.
 
 use homenode_topology::{GroupedBy, Node, Topology};
-use homenode_units::{Bytes, NodeSet, Reading};
+use homenode_units::{Bytes, Reading};
 
 use super::facts::push_fact;
 use super::lines::{Lines, Side, Style, Table};
 use crate::distance;
-use crate::short::{NO_MEMORY, fold_list, node_notes};
+use crate::short::{Kind, NO_MEMORY, fold_list, kinds, node_notes, span};
 
 /// More nodes than fit on the first screen are folded into kinds.
 const ROWS_MAX: usize = 12;
@@ -184,30 +184,11 @@ impl Absences {
     }
 }
 
-/// Nodes that look the same.
-#[derive(Debug)]
-struct Kind<'a> {
-    first: &'a Node,
-    nodes: Vec<&'a Node>,
-}
-
 fn push_kinds(lines: &mut Lines, topology: &Topology) {
-    let mut kinds: Vec<Kind<'_>> = Vec::new();
-    for node in &topology.nodes {
-        match kinds.iter_mut().find(|kind| alike(kind.first, node)) {
-            Some(kind) => kind.nodes.push(node),
-            None => kinds.push(Kind {
-                first: node,
-                nodes: vec![node],
-            }),
-        }
-    }
+    let kinds = kinds(topology);
     let cells = |cell: &dyn Fn(&Kind<'_>) -> String| kinds.iter().map(cell).collect::<Vec<_>>();
     let mut table = Table::default();
-    let ids = |kind: &Kind<'_>| {
-        let ids: NodeSet = kind.nodes.iter().map(|node| node.id).collect();
-        fold_list(&ids, LIST_COLUMNS)
-    };
+    let ids = |kind: &Kind<'_>| fold_list(&kind.ids(), LIST_COLUMNS);
     table.column(Side::Wrapped, "nodes", cells(&ids));
     table.column(
         Side::Right,
@@ -230,29 +211,4 @@ fn push_kinds(lines: &mut Lines, topology: &Topology) {
     }
     table.write(lines);
     lines.line(&[(Style::Faint, "--full lists each node")]);
-}
-
-/// Same CPUs in number, same size within a few percent, same remarks.
-fn alike(a: &Node, b: &Node) -> bool {
-    const SAME_SIZE_SHARE: f64 = 0.05;
-    let sizes = match (&a.memory_total, &b.memory_total) {
-        (Reading::Known(a), Reading::Known(b)) => {
-            let apart = *a.max(b) - *a.min(b);
-            apart
-                .share_of(*a.max(b))
-                .is_none_or(|share| share < SAME_SIZE_SHARE)
-        }
-        (a, b) => a == b,
-    };
-    sizes && a.cpus.len() == b.cpus.len() && node_notes(a) == node_notes(b)
-}
-
-/// `7.7 GiB`, or `6.7 GiB to 6.9 GiB` where the nodes differ visibly.
-fn span<'a>(kind: &Kind<'a>, amount: fn(&'a Node) -> &'a Reading<Bytes>) -> String {
-    let known = || kind.nodes.iter().filter_map(|node| amount(node).known());
-    match (known().min(), known().max()) {
-        (Some(least), Some(most)) if least.to_string() == most.to_string() => least.to_string(),
-        (Some(least), Some(most)) => format!("{least} to {most}"),
-        _ => amount(kind.first).to_string(),
-    }
 }
