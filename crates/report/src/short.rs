@@ -162,6 +162,53 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     short
 }
 
+/// Breaks a text at blanks, and after commas inside words (lists of ids) where it must.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let width = width.max(8);
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) <= width {
+            line.push(' ');
+            line.push_str(word);
+            continue;
+        }
+        if !line.is_empty() {
+            lines.push(std::mem::take(&mut line));
+        }
+        let mut pieces = split_word(word, width);
+        line = pieces.pop().unwrap_or_default();
+        lines.append(&mut pieces);
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+/// Cuts a word that is wider than a line, after its commas if it has any.
+fn split_word(word: &str, width: usize) -> Vec<String> {
+    let mut pieces = vec![String::new()];
+    for part in word.split_inclusive(',') {
+        let mut part: Vec<char> = part.chars().collect();
+        while !part.is_empty() {
+            let last = pieces.last_mut();
+            let Some(last) = last else { break };
+            let room = width - columns(last);
+            if part.len() <= room {
+                last.extend(part.drain(..));
+            } else if last.is_empty() {
+                last.extend(part.drain(..room));
+                pieces.push(String::new());
+            } else {
+                pieces.push(String::new());
+            }
+        }
+    }
+    pieces.retain(|piece| !piece.is_empty());
+    pieces
+}
+
 /// Nodes that look the same.
 #[derive(Debug)]
 pub(crate) struct Kind<'a> {
@@ -235,6 +282,14 @@ mod tests {
         assert_eq!(fold_list(&set("0-3,5,9,14-17,20,33,48"), 12), "0-3,5,9,…");
         assert_eq!(fold_list(&set("0,4,8,12,16,20,24"), 4), "0,…");
         assert_eq!(fold_list(&set(""), 4), "");
+    }
+
+    #[test]
+    fn words_wrap_at_blanks_and_lists_after_commas() {
+        assert_eq!(wrap("one two  three", 9), ["one two", "three"]);
+        assert_eq!(wrap("0-3,8-11,16-19", 9), ["0-3,8-11,", "16-19"]);
+        assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
+        assert_eq!(wrap("", 9), Vec::<String>::new());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Lines of text that never exceed the width of the screen.
 
-use crate::short::{columns, cut};
+use crate::short::{columns, cut, wrap};
 
 /// How a piece of text stands out. Colour never carries a meaning of its own: the words do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,53 +115,6 @@ impl Lines {
     }
 }
 
-/// Breaks a text at blanks, and after commas inside words (lists of ids) where it must.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(8);
-    let mut lines: Vec<String> = Vec::new();
-    let mut line = String::new();
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        if !line.is_empty() && columns(&line) + 1 + columns(word) <= width {
-            line.push(' ');
-            line.push_str(word);
-            continue;
-        }
-        if !line.is_empty() {
-            lines.push(std::mem::take(&mut line));
-        }
-        let mut pieces = split_word(word, width);
-        line = pieces.pop().unwrap_or_default();
-        lines.append(&mut pieces);
-    }
-    if !line.is_empty() {
-        lines.push(line);
-    }
-    lines
-}
-
-/// Cuts a word that is wider than a line, after its commas if it has any.
-fn split_word(word: &str, width: usize) -> Vec<String> {
-    let mut pieces = vec![String::new()];
-    for part in word.split_inclusive(',') {
-        let mut part: Vec<char> = part.chars().collect();
-        while !part.is_empty() {
-            let last = pieces.last_mut();
-            let Some(last) = last else { break };
-            let room = width - columns(last);
-            if part.len() <= room {
-                last.extend(part.drain(..));
-            } else if last.is_empty() {
-                last.extend(part.drain(..room));
-                pieces.push(String::new());
-            } else {
-                pieces.push(String::new());
-            }
-        }
-    }
-    pieces.retain(|piece| !piece.is_empty());
-    pieces
-}
-
 /// On which side of its column a cell stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -267,14 +220,6 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_wrap_at_blanks_and_lists_after_commas() {
-        assert_eq!(wrap("one two  three", 9), ["one two", "three"]);
-        assert_eq!(wrap("0-3,8-11,16-19", 9), ["0-3,8-11,", "16-19"]);
-        assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
-        assert_eq!(wrap("", 9), Vec::<String>::new());
-    }
 
     #[test]
     fn control_characters_of_a_captured_machine_do_not_reach_the_terminal() {

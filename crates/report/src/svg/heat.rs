@@ -1,0 +1,139 @@
+//! The matrix of distances as coloured cells.
+
+use homenode_topology::Distance;
+use homenode_units::NodeMatrix;
+
+use super::pen::{Font, Pen, Rect, px};
+use crate::distance;
+
+/// Above and at the left of the cells: the title and the node ids.
+const TITLE: i32 = 38;
+/// Side of the whole matrix on large machines.
+const SIDE_MAX: i32 = 512;
+/// Steps of the colours between local and farthest.
+const STEPS: usize = 6;
+
+/// Where the matrix stands.
+#[derive(Debug)]
+pub(super) struct Heat {
+    left: i32,
+    top: i32,
+    cell: i32,
+    nodes: i32,
+    /// Room for the node ids at the left.
+    ids: i32,
+}
+
+impl Heat {
+    pub(super) fn new(matrix: &NodeMatrix<Distance>, left: i32, top: i32) -> Self {
+        let count = matrix.nodes().len();
+        let cell = match count {
+            ..=8 => 34,
+            9..=16 => 28,
+            17..=20 => 24,
+            _ => (SIDE_MAX / px(count)).max(3),
+        };
+        let widest = matrix
+            .nodes()
+            .last()
+            .map_or_else(String::new, ToString::to_string);
+        Self {
+            left,
+            top,
+            cell,
+            nodes: px(count),
+            ids: Font::Small.width(&widest) + 8,
+        }
+    }
+
+    pub(super) fn right(&self) -> i32 {
+        let title = Font::Text.width(Self::TITLE) + self.left;
+        title.max(self.left + self.ids + self.cell * self.nodes)
+    }
+
+    pub(super) fn bottom(&self) -> i32 {
+        self.top + TITLE + self.cell * self.nodes
+    }
+
+    const TITLE: &'static str = "firmware distance, row to column";
+
+    pub(super) fn draw(&self, pen: &mut Pen, matrix: &NodeMatrix<Distance>) {
+        pen.open(Some("distances"), "matrix", None);
+        pen.text(self.left, self.top + 12, Font::Text, "", Self::TITLE);
+        let (left, top) = (self.left + self.ids, self.top + TITLE);
+        // On small cells only every n-th node has its id, so that they do not touch.
+        let every = usize::try_from((26 / self.cell).max(1)).unwrap_or(1);
+        for (index, node) in matrix.nodes().iter().enumerate().step_by(every) {
+            let offset = px(index) * self.cell + self.cell / 2;
+            let id = node.to_string();
+            pen.text(left + offset, top - 6, Font::Small, "faint middle", &id);
+            pen.text(left - 6, top + offset + 3, Font::Small, "faint end", &id);
+        }
+        let steps: Vec<Distance> = distance::classes(matrix)
+            .iter()
+            .map(|class| class.distance)
+            .collect();
+        for (from, row) in (0..).zip(matrix.rows()) {
+            for (to, (&distance, id)) in (0..).zip(row.1.iter().zip(matrix.nodes())) {
+                let place = (left + to * self.cell, top + from * self.cell);
+                let ids = (row.0.to_string(), id.to_string());
+                let is_local = row.0 == *id;
+                self.draw_cell(pen, place, distance, step(&steps, distance, is_local), &ids);
+            }
+        }
+        pen.close();
+    }
+
+    fn draw_cell(
+        &self,
+        pen: &mut Pen,
+        (x, y): (i32, i32),
+        distance: Distance,
+        step: Option<usize>,
+        ids: &(String, String),
+    ) {
+        let text = match distance {
+            Distance(0) => "n/a".to_owned(),
+            distance => distance.to_string(),
+        };
+        let class = match step {
+            Some(step) => format!("cell step-{step}"),
+            // No colour: hatched.
+            None => "cell".to_owned(),
+        };
+        pen.open_pair(
+            &class,
+            &ids.0,
+            &ids.1,
+            &format!("{} to {}: {text}", ids.0, ids.1),
+        );
+        pen.rect(Rect::new(x, y, self.cell, self.cell), "");
+        let font = if self.cell >= 28 {
+            Font::Text
+        } else {
+            Font::Small
+        };
+        if font.width(&text) <= self.cell - 4 && self.cell >= 18 && step.is_some() {
+            let half = self.cell / 2;
+            pen.text(x + half, y + half + 4, font, "middle", &text);
+        }
+        pen.close();
+    }
+}
+
+/// The colour of a distance: local, then by its rank among the distances there are. Rank and not
+/// value, because firmware's numbers are no ratios.
+fn step(steps: &[Distance], distance: Distance, is_local: bool) -> Option<usize> {
+    if distance.0 == 0 || distance == Distance::UNREACHABLE {
+        return None;
+    }
+    if is_local {
+        return Some(0);
+    }
+    let rank = steps.iter().position(|&step| step == distance)?;
+    Some(match steps.len() {
+        ..=1 => 2,
+        // Spread over all colours; the farthest is always the darkest.
+        count => 1 + rank * (STEPS - 1) / (count - 1),
+    })
+}
