@@ -209,6 +209,13 @@ fn split_word(word: &str, width: usize) -> Vec<String> {
     pieces
 }
 
+/// How much of a node's memory is in use: `13.6 %`; none for a node without memory.
+pub(crate) fn used_percent(node: &Node) -> Option<String> {
+    let (&total, &free) = node.memory_total.known().zip(node.memory_free.known())?;
+    let share = (total - free).share_of(total)?;
+    Some(format!("{:.1} %", share * 100.0))
+}
+
 /// Nodes that look the same.
 #[derive(Debug)]
 pub(crate) struct Kind<'a> {

@@ -126,13 +126,18 @@ fn legend(pen: &mut Pen, topology: &Topology, width: i32, top: i32) -> i32 {
             (x, y) = (layout::MARGIN, y + 18);
         }
         pen.open(None, class, None);
-        pen.rect(Rect::new(x, y, 16, 12), "body");
+        let shape = if class.contains("memoryless") {
+            "gauge"
+        } else {
+            "body"
+        };
+        pen.rect(Rect::new(x, y, 16, 12), shape);
         pen.close();
         pen.text(x + 22, y + 10, Font::Text, "faint", words);
         x += taken;
     }
     y += 18;
-    if topology.nodes.len() > 1 {
+    if topology.nodes.len() > 1 && topology.distances.known().is_some() {
         let room = width - 2 * layout::MARGIN;
         let words = "numbers on lines and in the matrix: distances that the firmware claims; 10 is \
                      local; nothing here was measured";

@@ -5,7 +5,8 @@ use homenode_units::{Bytes, Reading};
 
 use super::pen::{Font, Pen, Rect, fit, px};
 use crate::short::{
-    Kind, cache_name, count, device_kind, fold_list, node_notes, nodes_of, span, wrap,
+    Kind, NO_MEMORY, cache_name, count, device_kind, fold_list, node_notes, nodes_of, span,
+    used_percent, wrap,
 };
 
 /// Blank between the edge of a box and what is in it.
@@ -63,7 +64,10 @@ impl<'a> Content<'a> {
     pub(super) fn node(topology: &'a Topology, node: &'a Node, width: i32) -> Self {
         let room = Font::Text.columns(width - 2 * PADDING);
         let mut lines = Vec::new();
-        let notes = node_notes(node).join(", ");
+        let mut notes = node_notes(node);
+        // The gauge says so.
+        notes.retain(|note| note != NO_MEMORY);
+        let notes = notes.join(", ");
         if node.cpus.is_empty() {
             lines.extend(wrap(&notes, room).into_iter().map(Line::Words));
         } else {
@@ -279,7 +283,8 @@ fn cache_strips<'a>(topology: &Topology, node: &Node, room: i32) -> Option<Line<
         let words = format!("{name} {}", size(cache));
         match others.is_empty() {
             true => (words, false),
-            false => (format!("{words}, also of {}", others.join(",")), true),
+            false if others.len() == 1 => (format!("{words}, with node {}", others[0]), true),
+            false => (format!("{words}, with nodes {}", others.join(",")), true),
         }
     };
     let strips: Vec<(String, bool)> = caches.iter().map(strip).collect();
@@ -303,17 +308,16 @@ fn gauge<'a>(node: &Node) -> Line<'a> {
     if node.is_memoryless() {
         return Line::Gauge {
             used_permille: 0,
-            words: "no memory".to_owned(),
+            words: NO_MEMORY.to_owned(),
         };
     }
     let both = node.memory_total.known().zip(node.memory_free.known());
-    match both.filter(|(total, _)| total.0 > 0) {
-        Some((&total, &free)) => {
-            let permille = u128::from((total - free).0) * 1000 / u128::from(total.0);
-            let permille = i32::try_from(permille).unwrap_or(1000);
+    match both.zip(used_percent(node)) {
+        Some(((&total, &free), percent)) => {
+            let permille = u128::from((total - free).0) * 1000 / u128::from(total.0.max(1));
             Line::Gauge {
-                used_permille: permille,
-                words: format!("{}.{} % used", permille / 10, permille % 10),
+                used_permille: i32::try_from(permille).unwrap_or(1000),
+                words: format!("{percent} used"),
             }
         }
         None => Line::Words("memory in use: n/a".to_owned()),

@@ -3,7 +3,7 @@
 use homenode_topology::{Distance, Topology};
 use homenode_units::{NodeId, NodeMatrix};
 
-use super::layout::{Anchor, Column, Group};
+use super::layout::{Anchor, Column, Group, ROW_GAP};
 use super::pen::Pen;
 use crate::distance;
 use crate::short::{count, fold_list};
@@ -227,10 +227,17 @@ fn nearest_edges(
         links
             .remarks
             .push(format!("lines connect the nearest nodes, {least} apart"));
-        let near = near.into_iter();
+        // Where the frame of a group says how far its nodes are apart, lines would repeat it.
+        let said = |from: NodeId, to: NodeId| {
+            groups.iter().zip(&links.within).any(|(group, within)| {
+                let has = |id| group.nodes.iter().any(|node| node.id == id);
+                within.is_some() && has(from) && has(to)
+            })
+        };
+        let near = near.into_iter().filter(|pair| !said(pair.0, pair.1));
         let near = near.map(|&(from, to, least)| node_edge(from, to, least.to_string(), false));
         links.edges = near.collect();
-        links.inside_groups = true;
+        links.inside_groups = links.within.iter().any(Option::is_none);
     }
     links
 }
@@ -265,14 +272,13 @@ pub(super) fn hierarchy(matrix: &NodeMatrix<Distance>) -> Vec<String> {
 }
 
 impl Edge {
-    pub(super) fn draw(&self, pen: &mut Pen, from: &Anchor, to: &Anchor) {
-        let (a, bulge, b, tag) = route(from, to);
+    pub(super) fn draw(&self, pen: &mut Pen, way: &Way) {
         let title = format!("{} to {}: {}", self.names.0, self.names.1, self.distance);
         let class = if self.labelled { "link wide" } else { "link" };
         pen.open_pair(class, &self.names.0, &self.names.1, &title);
-        pen.path(a, bulge, b);
+        pen.path(way.from, way.bulge, way.to);
         if self.labelled {
-            pen.tag(tag, &self.distance);
+            pen.tag(way.tag, &self.distance);
         }
         pen.close();
     }
@@ -280,16 +286,41 @@ impl Edge {
 
 type Point = (i32, i32);
 
-/// Start, bulge and end of a line, and where its number stands.
-fn route(from: &Anchor, to: &Anchor) -> (Point, Option<Point>, Point, Point) {
+/// How a line runs.
+#[derive(Debug)]
+pub(super) struct Way {
+    from: Point,
+    /// The control point of a quadratic curve.
+    bulge: Option<Point>,
+    to: Point,
+    /// Where its number stands.
+    tag: Point,
+}
+
+impl Way {
+    /// The point after so many hundredths of the way.
+    #[cfg(test)]
+    pub(super) fn at(&self, hundredths: i32) -> Point {
+        let (t, rest) = (hundredths, 100 - hundredths);
+        let middle = (
+            i32::midpoint(self.from.0, self.to.0),
+            i32::midpoint(self.from.1, self.to.1),
+        );
+        let bulge = self.bulge.unwrap_or(middle);
+        let mix =
+            |a: i32, b: i32, c: i32| (rest * rest * a + 2 * rest * t * b + t * t * c) / 10_000;
+        (
+            mix(self.from.0, bulge.0, self.to.0),
+            mix(self.from.1, bulge.1, self.to.1),
+        )
+    }
+}
+
+/// Finds the way of a line: across the channel, or along a column.
+pub(super) fn route(from: &Anchor, to: &Anchor) -> Way {
     let inner = |anchor: &Anchor| match anchor.column {
         Column::Left => (anchor.rect.right(), anchor.rect.middle().1),
         Column::Right => (anchor.rect.x, anchor.rect.middle().1),
-    };
-    let (upper, lower) = if from.row <= to.row {
-        (from, to)
-    } else {
-        (to, from)
     };
     if from.column != to.column {
         let (a, b) = (inner(from), inner(to));
@@ -299,21 +330,41 @@ fn route(from: &Anchor, to: &Anchor) -> (Point, Option<Point>, Point, Point) {
             true => (i32::midpoint(a.0, b.0), i32::midpoint(a.1, b.1)),
             false => (third(a.0, b.0), third(a.1, b.1)),
         };
-        return (a, None, b, tag);
+        return Way {
+            from: a,
+            bulge: None,
+            to: b,
+            tag,
+        };
     }
-    let neighbours = lower.row - upper.row == 1 || lower.rect.y - upper.rect.bottom() < 60;
-    if neighbours {
+    let (upper, lower) = match from.rect.y <= to.rect.y {
+        true => (from, to),
+        false => (to, from),
+    };
+    let rows = lower.row - upper.row;
+    // Groups of several nodes are neighbours where nothing but the gap is between them.
+    if rows == 1 || lower.rect.y - upper.rect.bottom() <= ROW_GAP {
         let a = (upper.rect.middle().0, upper.rect.bottom());
         let b = (lower.rect.middle().0, lower.rect.y);
-        return (a, None, b, (a.0, i32::midpoint(a.1, b.1)));
+        return Way {
+            from: a,
+            bulge: None,
+            to: b,
+            tag: (a.0, i32::midpoint(a.1, b.1)),
+        };
     }
     let (a, b) = (inner(upper), inner(lower));
-    let reach = 50 + 22 * (lower.row - upper.row);
+    let reach = 50 + 22 * rows;
     let x = match from.column {
         Column::Left => a.0 + reach,
         Column::Right => a.0 - reach,
     };
     let middle = i32::midpoint(a.1, b.1);
-    // A quadratic curve passes half-way between its chord and its control point.
-    (a, Some((x, middle)), b, (i32::midpoint(a.0, x), middle))
+    Way {
+        from: a,
+        bulge: Some((x, middle)),
+        to: b,
+        // A quadratic curve passes half-way between its chord and its control point.
+        tag: (i32::midpoint(a.0, x), middle),
+    }
 }

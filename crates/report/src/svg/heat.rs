@@ -52,7 +52,8 @@ impl Heat {
     }
 
     pub(super) fn bottom(&self) -> i32 {
-        self.top + TITLE + self.cell * self.nodes
+        let scale = if self.has_numbers() { 0 } else { 24 };
+        self.top + TITLE + self.cell * self.nodes + scale
     }
 
     const TITLE: &'static str = "firmware distance, row to column";
@@ -81,7 +82,34 @@ impl Heat {
                 self.draw_cell(pen, place, distance, step(&steps, distance, is_local), &ids);
             }
         }
+        if !self.has_numbers() {
+            self.draw_scale(pen, &steps);
+        }
         pen.close();
+    }
+
+    /// Whether cells are large enough for their number.
+    const fn has_numbers(&self) -> bool {
+        self.cell >= 18
+    }
+
+    /// What the colours mean, below a matrix without numbers.
+    fn draw_scale(&self, pen: &mut Pen, steps: &[Distance]) {
+        let mut x = self.left + self.ids;
+        let y = self.top + TITLE + self.cell * self.nodes + 10;
+        for &distance in steps {
+            let words = distance.to_string();
+            let taken = 16 + Font::Text.width(&words) + 12;
+            let Some(step) = step(steps, distance, false).filter(|_| x + taken <= self.right())
+            else {
+                continue;
+            };
+            pen.open(None, &format!("cell step-{step}"), None);
+            pen.rect(Rect::new(x, y, 12, 12), "");
+            pen.close();
+            pen.text(x + 16, y + 10, Font::Text, "faint", &words);
+            x += taken;
+        }
     }
 
     fn draw_cell(
@@ -96,8 +124,9 @@ impl Heat {
             Distance(0) => "n/a".to_owned(),
             distance => distance.to_string(),
         };
+        let size = if self.has_numbers() { "" } else { " tiny" };
         let class = match step {
-            Some(step) => format!("cell step-{step}"),
+            Some(step) => format!("cell step-{step}{size}"),
             // No colour: hatched.
             None => "cell".to_owned(),
         };
@@ -113,7 +142,7 @@ impl Heat {
         } else {
             Font::Small
         };
-        if font.width(&text) <= self.cell - 4 && self.cell >= 18 && step.is_some() {
+        if font.width(&text) <= self.cell - 4 && self.has_numbers() && step.is_some() {
             let half = self.cell / 2;
             pen.text(x + half, y + half + 4, font, "middle", &text);
         }

@@ -4,7 +4,7 @@ use homenode_topology::{Device, GroupedBy, Node, Topology};
 use homenode_units::{NodeId, Reading};
 
 use super::content::Content;
-use super::edges::{self, Edge, End, Links};
+use super::edges::{self, Edge, End, Links, Way};
 use super::heat::Heat;
 use super::pen::{Font, Pen, Rect, fit, px};
 use crate::distance;
@@ -12,16 +12,19 @@ use crate::short::{kinds, wrap};
 
 /// Blank around the drawing.
 pub(super) const MARGIN: i32 = 24;
+/// Room for a headline.
+const WIDTH_MIN: i32 = 620;
 const NODE_WIDTH: i32 = 236;
 /// Boxes on the outer side: nodes without CPUs, devices.
 const OUTER_WIDTH: i32 = 216;
 /// Length of the lines to them.
 const OUTER_GAP: i32 = 52;
 const OUTER_ROW_GAP: i32 = 8;
-/// Between the two columns, where lines cross.
+/// Between the two columns, where lines cross; narrower where there are none.
 const CHANNEL: i32 = 190;
+const CHANNEL_EMPTY: i32 = 36;
 /// Between boxes of a column that a line with a number connects.
-const ROW_GAP: i32 = 44;
+pub(super) const ROW_GAP: i32 = 44;
 const ROW_GAP_SMALL: i32 = 14;
 const PACKAGE_PADDING: i32 = 12;
 const PACKAGE_HEAD: i32 = 24;
@@ -130,7 +133,12 @@ impl<'a> Layout<'a> {
         if !left.is_empty() {
             x += if has_outer(left) { outer_room } else { 0 };
             bottom = self.place_column(topology, left, x, Column::Left);
-            x += NODE_WIDTH + 2 * padding + CHANNEL;
+            x += NODE_WIDTH + 2 * padding;
+            x += if self.links.edges.is_empty() {
+                CHANNEL_EMPTY
+            } else {
+                CHANNEL
+            };
         }
         bottom = bottom.max(self.place_column(topology, right, x, Column::Right));
         x += NODE_WIDTH + padding;
@@ -273,7 +281,7 @@ impl<'a> Layout<'a> {
             y = rect.bottom() + OUTER_ROW_GAP;
             self.boxes.push(Placed { rect, content });
         }
-        self.width = self.width.max(MARGIN * 2 + 420);
+        self.width = self.width.max(WIDTH_MIN);
         self.remarks_top = y;
         let room = self.width - 2 * MARGIN;
         let remarks = self.links.remarks.iter();
@@ -337,10 +345,24 @@ impl<'a> Layout<'a> {
     }
 
     fn draw_edge(&self, pen: &mut Pen, edge: &Edge) {
-        let find = |end: End| self.anchors.iter().find(|anchor| anchor.end == end);
-        if let (Some(from), Some(to)) = (find(edge.from), find(edge.to)) {
-            edge.draw(pen, from, to);
+        if let Some(way) = self.way(edge) {
+            edge.draw(pen, &way);
         }
+    }
+
+    fn way(&self, edge: &Edge) -> Option<Way> {
+        let find = |end: End| self.anchors.iter().find(|anchor| anchor.end == end);
+        Some(edges::route(find(edge.from)?, find(edge.to)?))
+    }
+
+    /// The ways of all lines between nodes with CPUs.
+    #[cfg(test)]
+    pub(super) fn ways(&self) -> Vec<Way> {
+        self.links
+            .edges
+            .iter()
+            .filter_map(|edge| self.way(edge))
+            .collect()
     }
 }
 

@@ -6,7 +6,7 @@ use homenode_units::{Bytes, Reading};
 use super::facts::push_fact;
 use super::lines::{Lines, Side, Style, Table};
 use crate::distance;
-use crate::short::{Kind, NO_MEMORY, fold_list, kinds, node_notes, span};
+use crate::short::{Kind, NO_MEMORY, fold_list, kinds, node_notes, span, used_percent};
 
 /// More nodes than fit on the first screen are folded into kinds.
 const ROWS_MAX: usize = 12;
@@ -114,9 +114,7 @@ fn packages_of(topology: &Topology, node: &Node) -> String {
 }
 
 fn used_share(node: &Node) -> String {
-    let both = node.memory_total.known().zip(node.memory_free.known());
-    let share = both.and_then(|(&total, &free)| (total - free).share_of(total));
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
+    used_percent(node).unwrap_or_else(|| "-".to_owned())
 }
 
 /// `2 (11)`: the nearest other nodes and their distance.
