@@ -333,6 +333,25 @@ pub(crate) fn devices() -> Topology {
     topology
 }
 
+/// Two packages of two nodes whose distances across differ, 10 to 33, after Kunpeng 920.
+pub(crate) fn uneven() -> Topology {
+    let lists = ["0-31", "32-63", "64-95", "96-127"];
+    let nodes = (0u32..).zip(lists);
+    let nodes = nodes.map(|(id, list)| node(id, list, Bytes(126 * GIB), Bytes(120 * GIB)));
+    let rows: [&[u32]; 4] = [
+        &[10, 16, 32, 33],
+        &[16, 10, 25, 32],
+        &[32, 25, 10, 16],
+        &[33, 32, 16, 10],
+    ];
+    let topology = with_distances(machine(nodes.collect()), &rows);
+    with_l3(
+        with_packages(topology, &["0-63", "64-127"]),
+        Bytes(32 * MIB),
+        &lists,
+    )
+}
+
 /// 64 nodes of 4 CPUs behind a hierarchy of routers, five distances.
 pub(crate) fn big() -> Topology {
     let nodes = (0u64..).zip(0u32..64).map(|(extra, id)| {

@@ -88,7 +88,8 @@ fn memory_kind(kind: MemoryKind) -> &'static str {
         MemoryKind::Cxl => "CXL memory",
         MemoryKind::Nvm => "persistent memory",
         MemoryKind::Gpu => "GPU memory",
-        MemoryKind::SpecialPurpose => "special-purpose memory",
+        // The kernel's word for EFI_MEMORY_SP.
+        MemoryKind::SpecialPurpose => "soft-reserved memory",
     }
 }
 

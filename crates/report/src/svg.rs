@@ -35,7 +35,7 @@ use pen::{Font, Pen, Rect, fit};
 /// | devices of a node, of no known node | `devices-3`, `devices-unknown` | `devices` |
 /// | package | `package-0` | `package` |
 /// | line | | `link`, with `data-from` and `data-to` |
-/// | cell of the matrix | | `cell`, with `data-from` and `data-to` |
+/// | cell of the matrix | | `cell`, with `data-from` and `data-to` (a list, above 20 nodes) |
 ///
 /// Each has a `<title>`, which browsers show on hover.
 #[must_use]

@@ -10,6 +10,8 @@ use crate::short::{count, fold_list};
 
 /// Up to here every pair of groups gets its line and number.
 const GROUPS_LABELLED_MAX: usize = 4;
+/// Up to here every pair of nodes gets its line and number, where groups cannot.
+const NODES_LABELLED_MAX: usize = 4;
 /// More lines than this are a tangle.
 const EDGES_MAX: usize = 32;
 
@@ -208,37 +210,38 @@ fn nearest_edges(
         within,
         ..Links::default()
     };
-    let Some(least) = pairs.iter().map(|pair| pair.2).min() else {
+    // Where the frame of a group says how far its nodes are apart, lines would repeat it.
+    let said = |from: NodeId, to: NodeId| {
+        groups.iter().zip(&links.within).any(|(group, within)| {
+            let has = |id| group.nodes.iter().any(|node| node.id == id);
+            within.is_some() && has(from) && has(to)
+        })
+    };
+    let unsaid = pairs.iter().filter(|pair| !said(pair.0, pair.1));
+    let Some(least) = unsaid.clone().map(|pair| pair.2).min() else {
         return links;
     };
-    let near: Vec<_> = pairs.iter().filter(|pair| pair.2 == least).collect();
-    if near.len() == pairs.len() {
+    let near = unsaid.clone().filter(|pair| pair.2 == least);
+    if ids.len() <= NODES_LABELLED_MAX {
+        let edges = unsaid.filter_map(|&(from, to, _)| {
+            Some(node_edge(from, to, pair_text(matrix, from, to)?, true))
+        });
+        links.edges = edges.collect();
+    } else if pairs.iter().all(|pair| pair.2 == least) {
         let nodes = count(ids.len(), "node");
-        links
-            .remarks
-            .push(format!("any two of the {nodes} are {least} apart"));
-    } else if near.len() > EDGES_MAX {
-        let remark = format!(
-            "{} are {least} apart, the nearest there are",
-            count(near.len(), "pair")
-        );
+        let remark = format!("any two of the {nodes} are {least} apart");
+        links.remarks.push(remark);
+    } else if near.clone().count() > EDGES_MAX {
+        let pairs = count(near.count(), "pair");
+        let remark = format!("{pairs} are {least} apart, the nearest there are");
         links.remarks.push(remark);
     } else {
-        links
-            .remarks
-            .push(format!("lines connect the nearest nodes, {least} apart"));
-        // Where the frame of a group says how far its nodes are apart, lines would repeat it.
-        let said = |from: NodeId, to: NodeId| {
-            groups.iter().zip(&links.within).any(|(group, within)| {
-                let has = |id| group.nodes.iter().any(|node| node.id == id);
-                within.is_some() && has(from) && has(to)
-            })
-        };
-        let near = near.into_iter().filter(|pair| !said(pair.0, pair.1));
+        let remark = format!("lines connect nodes that are {least} apart, the nearest ones");
+        links.remarks.push(remark);
         let near = near.map(|&(from, to, least)| node_edge(from, to, least.to_string(), false));
         links.edges = near.collect();
-        links.inside_groups = links.within.iter().any(Option::is_none);
     }
+    links.inside_groups = !links.edges.is_empty() && links.within.iter().any(Option::is_none);
     links
 }
 

@@ -1,7 +1,7 @@
 //! The matrix of distances as coloured cells.
 
 use homenode_topology::Distance;
-use homenode_units::NodeMatrix;
+use homenode_units::{NodeId, NodeMatrix, NodeSet};
 
 use super::pen::{Font, Pen, Rect, px};
 use crate::distance;
@@ -74,13 +74,9 @@ impl Heat {
             .iter()
             .map(|class| class.distance)
             .collect();
-        for (from, row) in (0..).zip(matrix.rows()) {
-            for (to, (&distance, id)) in (0..).zip(row.1.iter().zip(matrix.nodes())) {
-                let place = (left + to * self.cell, top + from * self.cell);
-                let ids = (row.0.to_string(), id.to_string());
-                let is_local = row.0 == *id;
-                self.draw_cell(pen, place, distance, step(&steps, distance, is_local), &ids);
-            }
+        for (index, (from, row)) in (0..).zip(matrix.rows()) {
+            let place = (left, top + index * self.cell);
+            self.draw_row(pen, place, &steps, from, row, matrix.nodes());
         }
         if !self.has_numbers() {
             self.draw_scale(pen, &steps);
@@ -112,13 +108,49 @@ impl Heat {
         }
     }
 
-    fn draw_cell(
+    /// One row, a cell for each node; on large machines one for each run of equal distances, or
+    /// the file would be ten times as large.
+    fn draw_row(
         &self,
         pen: &mut Pen,
         (x, y): (i32, i32),
+        steps: &[Distance],
+        from: NodeId,
+        row: &[Distance],
+        nodes: &[NodeId],
+    ) {
+        let mut cells: Vec<(Option<usize>, Distance, Vec<NodeId>)> = Vec::new();
+        for (&distance, &to) in row.iter().zip(nodes) {
+            let step = step(steps, distance, from == to);
+            match cells.last_mut() {
+                Some(run) if !self.has_numbers() && (run.0, run.1) == (step, distance) => {
+                    run.2.push(to);
+                }
+                _ => cells.push((step, distance, vec![to])),
+            }
+        }
+        let mut x = x;
+        for (step, distance, to) in cells {
+            let rect = Rect::new(x, y, self.cell * px(to.len()), self.cell);
+            x = rect.right();
+            let to: NodeSet = to.into_iter().collect();
+            self.draw_cell(
+                pen,
+                rect,
+                distance,
+                step,
+                (&from.to_string(), &to.to_string()),
+            );
+        }
+    }
+
+    fn draw_cell(
+        &self,
+        pen: &mut Pen,
+        rect: Rect,
         distance: Distance,
         step: Option<usize>,
-        ids: &(String, String),
+        (from, to): (&str, &str),
     ) {
         let text = match distance {
             Distance(0) => "n/a".to_owned(),
@@ -130,21 +162,16 @@ impl Heat {
             // No colour: hatched.
             None => "cell".to_owned(),
         };
-        pen.open_pair(
-            &class,
-            &ids.0,
-            &ids.1,
-            &format!("{} to {}: {text}", ids.0, ids.1),
-        );
-        pen.rect(Rect::new(x, y, self.cell, self.cell), "");
+        pen.open_pair(&class, from, to, &format!("{from} to {to}: {text}"));
+        pen.rect(rect, "");
         let font = if self.cell >= 28 {
             Font::Text
         } else {
             Font::Small
         };
         if font.width(&text) <= self.cell - 4 && self.has_numbers() && step.is_some() {
-            let half = self.cell / 2;
-            pen.text(x + half, y + half + 4, font, "middle", &text);
+            let (x, y) = rect.middle();
+            pen.text(x, y + 4, font, "middle", &text);
         }
         pen.close();
     }

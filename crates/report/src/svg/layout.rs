@@ -155,6 +155,11 @@ impl<'a> Layout<'a> {
         column: Column,
     ) -> i32 {
         let (mut y, mut row) = (0, 0);
+        let gap = if self.links.edges.is_empty() {
+            ROW_GAP_SMALL
+        } else {
+            ROW_GAP
+        };
         for group in groups {
             let top = y;
             let number = self
@@ -196,9 +201,9 @@ impl<'a> Layout<'a> {
                 column,
                 row: row - 1,
             });
-            y += ROW_GAP;
+            y += gap;
         }
-        y - if groups.is_empty() { 0 } else { ROW_GAP }
+        y - if groups.is_empty() { 0 } else { gap }
     }
 
     /// A node with what hangs on it; returns the height.

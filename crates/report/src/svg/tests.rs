@@ -13,6 +13,7 @@ fn machines() -> Vec<(&'static str, Topology, Verdict)> {
         ("ring4", sample::ring4(), sample::plain(4)),
         ("snc_cpuless", sample::snc_cpuless(), sample::snc()),
         ("sparse", sample::sparse(), sample::l3_as_numa()),
+        ("uneven", sample::uneven(), sample::plain(2)),
         ("memoryless", sample::memoryless(), sample::plain(2)),
         ("devices", sample::devices(), sample::plain(2)),
         ("big", sample::big(), sample::plain(64)),
@@ -254,4 +255,24 @@ fn four_packages_stand_so_that_diagonals_are_long() {
     };
     let (a, far) = (place("node-0"), place("node-2"));
     assert!(a.x != far.x && a.y != far.y, "{a:?} {far:?}");
+}
+
+#[test]
+fn uneven_distances_are_each_on_their_line() {
+    let svg = topology_svg(&sample::uneven(), &sample::plain(2));
+    for (from, to, distance) in [(0, 2, 32), (0, 3, 33), (1, 2, 25), (1, 3, 32)] {
+        let line =
+            format!("data-from=\"{from}\" data-to=\"{to}\"><title>{from} to {to}: {distance}<");
+        assert!(
+            svg.contains(&format!("<g class=\"link wide\" {line}")),
+            "{svg}"
+        );
+    }
+    assert!(svg.contains("package 0 · 16 between its nodes"));
+}
+
+#[test]
+fn the_largest_drawing_stays_small() {
+    let svg = topology_svg(&sample::big(), &sample::plain(64));
+    assert!(svg.len() < 100_000, "{}", svg.len());
 }
