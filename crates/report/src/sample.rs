@@ -333,6 +333,29 @@ pub(crate) fn devices() -> Topology {
     topology
 }
 
+/// What strains a drawing: ragged lists, long names, many devices, nodes that belong nowhere.
+pub(crate) fn crowded() -> Topology {
+    let mut topology = devices();
+    topology.distances = Reading::absent("no distance file");
+    let ragged = "0,3,5-7,9,14,17-19,26,30-33,35,41,43-44,46";
+    topology.nodes[0].cpus = cpus(ragged);
+    topology.nodes.push(cpuless(2, 4, &[], None));
+    topology.nodes.push(cpuless(3, 4, &[2], None));
+    let long = "a-device-with-a-name-that-nobody-would-give-it".to_owned();
+    if let Reading::Known(devices) = &mut topology.devices {
+        for index in 0..6 {
+            devices.push(Device {
+                address: format!("0000:a{index}:00.0"),
+                kind: DeviceKind::Network,
+                names: vec![long.clone()],
+                node: Reading::Known(NodeId(2)),
+                cpus: CpuSet::new(),
+            });
+        }
+    }
+    topology
+}
+
 /// Two packages of two nodes whose distances across differ, 10 to 33, after Kunpeng 920.
 pub(crate) fn uneven() -> Topology {
     let lists = ["0-31", "32-63", "64-95", "96-127"];

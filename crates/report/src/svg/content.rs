@@ -141,16 +141,23 @@ impl<'a> Content<'a> {
             let more = devices.len() - DEVICES_MAX;
             lines.push(Line::Words(format!("and {more} more")));
         }
+        let number = count(devices.len(), "device");
         let (id, head) = match place {
-            Some(node) => (format!("devices-{node}"), "devices"),
-            None => ("devices-unknown".to_owned(), "node unknown"),
+            Some(node) => (
+                format!("devices-{node}"),
+                format!("{number} of node {node}"),
+            ),
+            None => (
+                "devices-unknown".to_owned(),
+                format!("{number}, node unknown"),
+            ),
         };
         Self {
             id,
             class: "devices".to_owned(),
             title: all.join("\n"),
-            head: head.to_owned(),
-            aside: count(devices.len(), "device"),
+            head,
+            aside: String::new(),
             lines,
         }
     }
@@ -165,15 +172,18 @@ impl<'a> Content<'a> {
         pen.rect(rect, "body");
         let left = rect.x + PADDING;
         let room = rect.width - 2 * PADDING;
-        let aside = fit(&self.aside, room / 2, Font::Text);
-        let head = fit(&self.head, room - Font::Text.width(&aside) - 8, Font::Head);
+        let head = fit(
+            &self.head,
+            room - Font::Text.width(&self.aside) - 8,
+            Font::Head,
+        );
         pen.text(left, rect.y + 17, Font::Head, "", &head);
         pen.text(
             rect.right() - PADDING,
             rect.y + 17,
             Font::Text,
             "end",
-            &aside,
+            &self.aside,
         );
         let mut y = rect.y + HEAD;
         for line in &self.lines {

@@ -34,7 +34,7 @@ font-family:system-ui,'DejaVu Sans',sans-serif}
 .homenode-topology .link.device path{stroke:#009e73}
 .homenode-topology .tag{fill:#ffffff;stroke:none;rx:3px}
 .homenode-topology .cell rect{stroke:#ffffff;stroke-width:1px;fill:url(#homenode-hatch)}
-.homenode-topology .tiny rect{stroke-width:0.4px}
+.homenode-topology .tiny rect{stroke:none;shape-rendering:crispEdges}
 .homenode-topology .cell text{fill:#1b1f24}
 .homenode-topology .step-0 rect{fill:#f0f4f8}
 .homenode-topology .step-1 rect{fill:#d6e6f4}
@@ -63,6 +63,6 @@ font-family:system-ui,'DejaVu Sans',sans-serif}
 .homenode-topology .link path{stroke:#9ea7b3}
 .homenode-topology .link.outer path{stroke:#f0883e}
 .homenode-topology .link.device path{stroke:#2fbf94}
-.homenode-topology .cell rect{stroke:#0d1117}
+.homenode-topology .cell:not(.tiny) rect{stroke:#0d1117}
 }
 ";

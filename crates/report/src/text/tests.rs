@@ -43,6 +43,7 @@ screens! {
     big: sample::big(), sample::plain(64);
     gpus: sample::gpus(), sample::plain(2);
     nothing_but_cpus: sample::nothing_but_cpus(), sample::plain(2);
+    crowded: sample::crowded(), sample::plain(2);
     contained: sample::contained(), sample::plain(2);
 }
 
