@@ -147,9 +147,13 @@ mod tests {
 
     #[test]
     fn nearest_of_a_cpuless_node_is_where_its_memory_is_used_from() {
-        let topology = sample::snc_cpuless();
+        let mut topology = sample::snc_cpuless();
         let (nodes, distance) = nearest(&topology, NodeId(5)).unwrap();
         assert_eq!((nodes.to_string().as_str(), distance.0), ("1", 17));
+        // What the HMAT says about its CPUs counts, not the least distance.
+        topology.nodes[5].nearest_cpu_nodes = [NodeId(3)].into_iter().collect();
+        let (nodes, distance) = nearest(&topology, NodeId(5)).unwrap();
+        assert_eq!((nodes.to_string().as_str(), distance.0), ("3", 28));
         let (nodes, distance) = nearest(&topology, NodeId(0)).unwrap();
         assert_eq!((nodes.to_string().as_str(), distance.0), ("2", 11));
         assert_eq!(nearest(&sample::single(), NodeId(0)), None);

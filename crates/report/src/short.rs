@@ -295,6 +295,7 @@ mod tests {
     #[test]
     fn words_wrap_at_blanks_and_lists_after_commas() {
         assert_eq!(wrap("one two  three", 9), ["one two", "three"]);
+        assert_eq!(wrap("abcd efgh", 8), ["abcd", "efgh"]);
         assert_eq!(wrap("0-3,8-11,16-19", 9), ["0-3,8-11,", "16-19"]);
         assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
         assert_eq!(wrap("", 9), Vec::<String>::new());
