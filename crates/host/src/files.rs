@@ -95,6 +95,19 @@ impl FileError {
         matches!(self, Self::NotFound { .. })
     }
 
+    /// Whether the process that the file is about is no more: its folder is gone, or was opened in
+    /// time and reads as `ESRCH`.
+    #[must_use]
+    pub fn is_process_gone(&self) -> bool {
+        match self {
+            Self::NotFound { .. } => true,
+            Self::Denied { .. } => false,
+            Self::Other { source, .. } => {
+                source.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+            }
+        }
+    }
+
     /// The path asked for.
     #[must_use]
     pub fn path(&self) -> &str {

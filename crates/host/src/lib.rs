@@ -1,10 +1,10 @@
 //! The seam between homenode and the machine.
 //!
 //! Readers ask [`Files`] for text and never open a file themselves, and whoever needs the time
-//! asks [`Clock`]. So the same readers run on the live machine ([`Live`]), on a captured one
+//! asks [`Clock`]; what no file tells is asked through [`Probe`]. So the same readers run on the live machine ([`Live`]), on a captured one
 //! ([`Captured`], [`Snapshot`]) and, later, on a simulated one.
 //!
-//! | form | files | clock |
+//! | form | files | clock, probe |
 //! |---|---|---|
 //! | [`Live`] | this machine | yes |
 //! | [`Captured`] | a folder holding `sys/` and `proc/` | no |
@@ -26,11 +26,14 @@
 mod clock;
 mod disk;
 mod files;
+mod probe;
 mod recording;
 mod snapshot;
 
 pub use clock::Clock;
 pub use disk::{Captured, Live};
 pub use files::{Buffer, FileError, Files, READ_LIMIT_BYTES};
+pub use homenode_sys::{PageStatus, QueryError};
+pub use probe::Probe;
 pub use recording::Recording;
 pub use snapshot::{Snapshot, WriteError};

@@ -1,6 +1,7 @@
 //! The words and numbers every other crate speaks in.
 //!
 //! * [`CpuId`], [`NodeId`]: the kernel's numbers. They have gaps and are never positions.
+//! * [`Pid`]: a process.
 //! * [`CpuSet`], [`NodeSet`]: sets of them, read and written as the kernel's lists (`0-3,8`) and
 //!   masks (`ff,00000000`).
 //! * [`NodeMatrix`]: a value for each pair of nodes, found by node id.
@@ -20,11 +21,13 @@
 //! Nothing here reads a machine.
 
 mod matrix;
+mod process;
 mod quantity;
 mod reading;
 mod set;
 
 pub use matrix::{MatrixError, NodeMatrix};
+pub use process::Pid;
 pub use quantity::{Bytes, BytesPerSecond, Nanoseconds, QuantityError};
 pub use reading::Reading;
 pub use set::{CpuId, CpuSet, ID_LIMIT, Id, IdSet, NodeId, NodeSet, SetError};
