@@ -1,0 +1,303 @@
+use std::cell::Cell;
+
+use homenode_host::{Live, Snapshot};
+use homenode_units::Bytes;
+
+use super::*;
+
+const PAGE: usize = 4096;
+const PID: Pid = Pid(812);
+
+/// Pages `0..per_mille` of each thousand of a range lie on node 0, the others on node 1; only
+/// every `resident_each`th page is there at all.
+struct Range {
+    start: usize,
+    pages: usize,
+    resident_each: usize,
+    node0_per_mille: usize,
+}
+
+#[derive(Default)]
+struct Placement {
+    ranges: Vec<Range>,
+    draws: Cell<usize>,
+}
+
+impl Placement {
+    /// Where the page with this number of a range is. The order is scrambled, so that neither
+    /// residency nor placement follows the address.
+    fn status(range: &Range, page: usize) -> PageStatus {
+        if !page.is_multiple_of(range.resident_each) {
+            return PageStatus::NotResident;
+        }
+        let scrambled = (page / range.resident_each).wrapping_mul(7919) % 1000;
+        PageStatus::OnNode(NodeId(u32::from(scrambled >= range.node0_per_mille)))
+    }
+
+    fn true_share_of_node0(&self) -> f64 {
+        let mut counts = [0u32; 2];
+        for range in &self.ranges {
+            for page in 0..range.pages {
+                if let PageStatus::OnNode(node) = Self::status(range, page) {
+                    counts[usize::try_from(node.0).unwrap()] += 1;
+                }
+            }
+        }
+        f64::from(counts[0]) / f64::from(counts[0] + counts[1])
+    }
+
+    fn maps(&self) -> Snapshot {
+        let mut text: String = self
+            .ranges
+            .iter()
+            .map(|range| {
+                let end = range.start + range.pages * PAGE;
+                format!("{:x}-{end:x} rw-p 00000000 00:00 0 \n", range.start)
+            })
+            .collect();
+        // A reserve of 16 TiB that must cost no draw.
+        text.push_str("100000000000-200000000000 ---p 00000000 00:00 0 \n");
+        let mut machine = Snapshot::default();
+        machine.add_file("/proc/812/maps", text);
+        machine
+    }
+
+    fn locate(&self, seed: u64) -> Result<Locality, LocateError> {
+        let nodes = NodeSet::parse_list("0-2").unwrap();
+        let mut random = Random::new(seed);
+        locate(
+            &self.maps(),
+            self,
+            PID,
+            &nodes,
+            Effort::default(),
+            &mut random,
+        )
+    }
+}
+
+impl Probe for Placement {
+    fn page_size(&self) -> Bytes {
+        Bytes(4096)
+    }
+
+    fn page_nodes(
+        &self,
+        pid: Pid,
+        addresses: &[usize],
+        statuses: &mut [PageStatus],
+    ) -> Result<(), QueryError> {
+        assert_eq!(pid, PID);
+        self.draws.set(self.draws.get() + addresses.len());
+        for (address, status) in addresses.iter().zip(statuses) {
+            let range = self
+                .ranges
+                .iter()
+                .find(|range| (range.start..range.start + range.pages * PAGE).contains(address));
+            *status = range.map_or(PageStatus::NotMapped, |range| {
+                Self::status(range, (address - range.start) / PAGE)
+            });
+        }
+        Ok(())
+    }
+}
+
+fn range(start: usize, pages: usize, resident_each: usize, node0_per_mille: usize) -> Range {
+    Range {
+        start,
+        pages,
+        resident_each,
+        node0_per_mille,
+    }
+}
+
+/// In how many of 100 seeds the interval of node 0 holds the truth; and the mean error.
+fn coverage(placement: &Placement) -> (u32, f64) {
+    let truth = placement.true_share_of_node0();
+    let mut covered = 0;
+    let mut error_sum = 0.0;
+    for seed in 0..100 {
+        let located = placement.locate(seed).unwrap();
+        let share = located.nodes[0];
+        assert_eq!(share.node, NodeId(0));
+        covered += u32::from((share.low..=share.high).contains(&truth));
+        error_sum += share.share - truth;
+    }
+    (covered, error_sum / 100.0)
+}
+
+fn assert_right(placement: &Placement, mean_error_max: f64) {
+    let (covered, mean_error) = coverage(placement);
+    assert!(
+        covered >= 93,
+        "the interval holds the truth in only {covered} of 100 runs"
+    );
+    assert!(mean_error.abs() < mean_error_max, "leans by {mean_error}");
+}
+
+#[test]
+fn a_split_of_70_to_30_is_found() {
+    let placement = Placement {
+        ranges: vec![range(0x10_0000, 500_000, 1, 700)],
+        ..Placement::default()
+    };
+    // Three standard errors of a mean of 100 runs: 3 · 0.0143 / √100.
+    assert_right(&placement, 0.0043);
+}
+
+#[test]
+fn dense_mappings_do_not_outweigh_sparse_ones() {
+    // 10,000 pages on node 0, dense; 10,000 of 400,000 pages on node 1. Weights by virtual size
+    // with redraws inside the mapping would say 2 %, by mapping 50 % only by luck of the sizes.
+    let placement = Placement {
+        ranges: vec![
+            range(0x10_0000, 10_000, 1, 1000),
+            range(0x7f00_0000_0000, 400_000, 40, 250),
+        ],
+        ..Placement::default()
+    };
+    assert_right(&placement, 0.005);
+}
+
+#[test]
+fn a_huge_mapping_with_little_in_it_is_located_within_the_limit() {
+    // 64 GiB mapped, 256 MiB resident: one page in 256.
+    let placement = Placement {
+        ranges: vec![range(0x7000_0000_0000, 1 << 24, 256, 700)],
+        ..Placement::default()
+    };
+    assert_right(&placement, 0.01);
+    let located = placement.locate(1).unwrap();
+    let Method::Sampled { samples, draws } = located.method else {
+        panic!("{located:?}")
+    };
+    assert!(draws <= Effort::default().draws_max);
+    assert!((100..1024).contains(&samples), "{samples}");
+    assert!(located.bound() > 0.04, "fewer samples must widen the bound");
+}
+
+#[test]
+fn what_is_too_sparse_is_said_after_a_bounded_number_of_draws() {
+    let placement = Placement {
+        ranges: vec![range(0x7000_0000_0000, 1 << 32, 1 << 20, 700)],
+        ..Placement::default()
+    };
+    let error = placement.locate(1).unwrap_err();
+    assert!(
+        matches!(error, LocateError::Sparse { draws: 65_536, .. }),
+        "{error:?}"
+    );
+    assert_eq!(placement.draws.get(), 65_536);
+}
+
+#[test]
+fn all_on_one_node_is_no_certainty() {
+    let placement = Placement {
+        ranges: vec![range(0x10_0000, 500_000, 1, 1000)],
+        ..Placement::default()
+    };
+    let located = placement.locate(3).unwrap();
+    assert!(located.share(NodeId(0)) > 0.999);
+    assert!(
+        (0.001..0.01).contains(&located.bound()),
+        "{}",
+        located.bound()
+    );
+    let unseen = located.nodes.last().unwrap();
+    assert!(unseen.node == NodeId(2) && unseen.share < 0.001 && unseen.high > 0.0);
+}
+
+#[test]
+fn small_processes_are_read_whole() {
+    let placement = Placement {
+        ranges: vec![range(0x10_0000, 3000, 3, 700)],
+        ..Placement::default()
+    };
+    let located = placement.locate(1).unwrap();
+    assert_eq!(located.method, Method::AllPages { pages: 1000 });
+    assert!((located.share(NodeId(0)) - 0.7).abs() < 1e-9);
+    assert!(located.bound() < 1e-9);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_answer() {
+    let placement = Placement {
+        ranges: vec![range(0x10_0000, 500_000, 2, 400)],
+        ..Placement::default()
+    };
+    assert_eq!(placement.locate(9).unwrap(), placement.locate(9).unwrap());
+}
+
+#[test]
+fn pages_are_numbered_across_ranges() {
+    let mappings =
+        parse_maps("1000-3000 rw-p 0 0:0 0\n5000-6000 ---p 0 0:0 0\n8000-9000 r--p 0 0:0 0\n");
+    let pages = Pages::new(&mappings.unwrap(), 4096);
+    let addresses: Vec<usize> = (0..pages.count)
+        .map(|number| pages.address(number))
+        .collect();
+    assert_eq!(addresses, [0x1000, 0x2000, 0x8000]);
+}
+
+#[test]
+fn processes_that_are_gone_or_have_no_memory_are_told_apart() {
+    let probe = Placement::default();
+    let nodes = NodeSet::new();
+    let ask = |files: &Snapshot| {
+        locate(
+            files,
+            &probe,
+            PID,
+            &nodes,
+            Effort::default(),
+            &mut Random::new(0),
+        )
+        .unwrap_err()
+    };
+    let mut files = Snapshot::default();
+    assert!(matches!(ask(&files), LocateError::Gone));
+    files.add_file("/proc/812/maps", "");
+    assert!(matches!(ask(&files), LocateError::Empty));
+    files.add_file("/proc/812/maps", "0-ffff\u{1b}");
+    assert!(matches!(ask(&files), LocateError::Parse(_)));
+}
+
+#[test]
+fn the_interval_is_the_one_of_the_books() {
+    // 8 of 10: Agresti and Coull 1998 give 0.490 to 0.943.
+    let (low, high) = wilson_interval(0.8, 10);
+    assert!(
+        (low - 0.490).abs() < 5e-4 && (high - 0.943).abs() < 5e-4,
+        "{low} {high}"
+    );
+}
+
+#[test]
+fn this_process_lies_on_nodes_that_are_there() {
+    // Lives until the end, so that something is resident for certain.
+    let memory = std::hint::black_box(vec![1u8; 32 << 20]);
+    let myself = Pid(std::process::id());
+    let nodes = NodeSet::new();
+    match locate(
+        &Live,
+        &Live,
+        myself,
+        &nodes,
+        Effort::default(),
+        &mut Random::new(1),
+    ) {
+        Ok(located) => {
+            let sum: f64 = located.nodes.iter().map(|share| share.share).sum();
+            assert!((sum - 1.0).abs() < 1e-9, "{located:?}");
+            for share in &located.nodes {
+                assert!(
+                    share.low <= share.share && share.share <= share.high,
+                    "{share:?}"
+                );
+            }
+        }
+        Err(LocateError::Query(error)) => eprintln!("skipped: no page queries here: {error}"),
+        Err(error) => panic!("{error:?}"),
+    }
+    drop(memory);
+}
