@@ -1,8 +1,20 @@
-//! report
+//! Shows: a [`Topology`](homenode_topology::Topology) and what was observed on it, in the forms
+//! that people and programs read.
+//!
+//! | form | of a topology | of the whole machine |
+//! |---|---|---|
+//! | text for a terminal | [`topology_text`] | [`report_text`] |
+//! | JSON with a schema | [`topology_json`] | [`report_json`] |
+//! | a drawing, a page | [`topology_svg`] | [`report_html`] |
+//! | other tools' forms | [`numactl_hardware`], [`coreinfo`] | |
+//!
+//! Functions from values to text, but for [`gather_live`] and [`gather_captured`], which put the
+//! pieces of a [`MachineReport`] together. Nothing here reads a file itself.
 
 mod coreinfo;
 mod distance;
 mod json;
+mod machine;
 mod numactl;
 #[cfg(test)]
 mod sample;
@@ -12,6 +24,10 @@ mod text;
 
 pub use coreinfo::coreinfo;
 pub use json::{TOPOLOGY_SCHEMA, topology_json};
+pub use machine::{
+    Finding, GatherOptions, HostFacts, MachineReport, NextStep, NodeReport, ProcessReport,
+    Progress, UnreadableGroup, gather_captured, gather_live, report_html, report_json, report_text,
+};
 pub use numactl::numactl_hardware;
 pub use svg::topology_svg;
 pub use text::{TextOptions, topology_text};
