@@ -105,7 +105,10 @@ pub enum LocateError {
     /// It ended.
     #[error("the process has ended")]
     Gone,
-    /// The caller may not look into it.
+    /// The caller may not look into it: it is another user's, in another user namespace, made
+    /// itself undumpable (as setuid programs are), or a security module says no. Yama is never the
+    /// cause, it guards attaching only (`PTRACE_MODE_ATTACH`, `security/yama/yama_lsm.c`, Linux
+    /// 6.12), and this is a read.
     #[error("needs ptrace permission: the same user, or CAP_SYS_PTRACE")]
     NotPermitted,
     /// Its mappings could not be read for another reason.
@@ -161,8 +164,8 @@ pub fn on_only_node(node: NodeId) -> Locality {
 ///
 /// Every variant of [`LocateError`]; see there.
 pub fn locate(
-    files: &impl Files,
-    probe: &impl Probe,
+    files: &(impl Files + ?Sized),
+    probe: &(impl Probe + ?Sized),
     pid: Pid,
     nodes: &NodeSet,
     effort: Effort,
@@ -236,7 +239,7 @@ struct Tally {
 impl Tally {
     fn ask(
         &mut self,
-        probe: &impl Probe,
+        probe: &(impl Probe + ?Sized),
         pid: Pid,
         addresses: &[usize],
     ) -> Result<(), LocateError> {
@@ -274,7 +277,7 @@ impl Tally {
 }
 
 fn locate_all(
-    probe: &impl Probe,
+    probe: &(impl Probe + ?Sized),
     pid: Pid,
     nodes: &NodeSet,
     pages: &Pages,
@@ -296,7 +299,7 @@ fn locate_all(
 }
 
 fn locate_sampled(
-    probe: &impl Probe,
+    probe: &(impl Probe + ?Sized),
     pid: Pid,
     nodes: &NodeSet,
     pages: &Pages,

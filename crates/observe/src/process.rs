@@ -73,7 +73,7 @@ pub struct Unreadable {
 /// # Errors
 ///
 /// [`ObserveError::Processes`] when `/proc` cannot be listed.
-pub fn read_processes(files: &impl Files) -> Result<ProcessList, ObserveError> {
+pub fn read_processes(files: &(impl Files + ?Sized)) -> Result<ProcessList, ObserveError> {
     let users = read_users(files);
     let mut list = ProcessList::default();
     let mut buffer = Buffer::new();
@@ -115,7 +115,7 @@ pub fn read_processes(files: &impl Files) -> Result<ProcessList, ObserveError> {
 }
 
 /// The names of users, by id; empty where `/etc/passwd` cannot be read.
-fn read_users(files: &impl Files) -> BTreeMap<u32, String> {
+fn read_users(files: &(impl Files + ?Sized)) -> BTreeMap<u32, String> {
     let mut buffer = Buffer::new();
     let Ok(text) = files.read("/etc/passwd", &mut buffer) else {
         return BTreeMap::new();

@@ -39,7 +39,7 @@ pub struct NodeRates {
 /// Reads the state of these nodes: two small files each, 20 µs.
 ///
 /// A kernel without node files has one implied node; the memory of the machine stands for it.
-pub fn read_sample(files: &impl Files, nodes: &NodeSet, taken_at: Duration) -> Sample {
+pub fn read_sample(files: &(impl Files + ?Sized), nodes: &NodeSet, taken_at: Duration) -> Sample {
     let counting = read_counting(files);
     let only = nodes.len() == 1;
     let nodes = nodes
@@ -57,7 +57,7 @@ pub fn read_sample(files: &impl Files, nodes: &NodeSet, taken_at: Duration) -> S
 }
 
 /// Whether the kernel counts; when switched off its counters are all 0, which means nothing.
-fn read_counting(files: &impl Files) -> Result<(), String> {
+fn read_counting(files: &(impl Files + ?Sized)) -> Result<(), String> {
     let mut buffer = Buffer::new();
     match files.read("/proc/sys/vm/numa_stat", &mut buffer) {
         Ok(text) if text.trim_ascii() == b"0" => Err("counting is off: vm.numa_stat is 0".into()),
@@ -66,12 +66,12 @@ fn read_counting(files: &impl Files) -> Result<(), String> {
     }
 }
 
-fn read_counters(files: &impl Files, node: NodeId) -> Reading<NodeCounters> {
+fn read_counters(files: &(impl Files + ?Sized), node: NodeId) -> Reading<NodeCounters> {
     let path = format!("/sys/devices/system/node/node{node}/numastat");
     read_text(files, &path, NodeCounters::parse)
 }
 
-fn read_memory(files: &impl Files, node: NodeId, only: bool) -> Reading<MemoryUse> {
+fn read_memory(files: &(impl Files + ?Sized), node: NodeId, only: bool) -> Reading<MemoryUse> {
     let of_node = read_text(
         files,
         &format!("/sys/devices/system/node/node{node}/meminfo"),
@@ -84,7 +84,7 @@ fn read_memory(files: &impl Files, node: NodeId, only: bool) -> Reading<MemoryUs
 }
 
 fn read_text<T>(
-    files: &impl Files,
+    files: &(impl Files + ?Sized),
     path: &str,
     parse: impl FnOnce(&str) -> Result<T, crate::ParseError>,
 ) -> Reading<T> {

@@ -332,3 +332,130 @@ fn obtainable(report: &MachineReport, node: NodeId) -> Bytes {
 fn scaled(bytes: Bytes, share: f64) -> Bytes {
     Bytes((bytes.0 as f64 * share) as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use homenode_observe::{Locality, Method, NodeShare};
+
+    use super::*;
+    use crate::machine::fixture::{one_node, report, two_nodes};
+
+    fn commands(report: &MachineReport) -> Vec<String> {
+        next_steps(report)
+            .into_iter()
+            .filter_map(|step| step.command)
+            .collect()
+    }
+
+    /// The two-node machine with only the process that is spread over both.
+    fn with_spread_process(gib: u64) -> MachineReport {
+        let mut report = report(two_nodes());
+        let mut shown = report.shown_processes().to_vec();
+        shown.retain(|process| process.process.pid.0 == 901);
+        shown[0].process.resident = Bytes(gib << 30);
+        report.processes = Reading::Known(shown);
+        report
+    }
+
+    #[test]
+    fn a_process_on_several_nodes_is_sent_to_one_where_it_fits() {
+        let report = with_spread_process(8);
+        assert_eq!(
+            findings(&report).last().unwrap().subject,
+            "process 901 (<script>x\u{1b}[2J)"
+        );
+        assert_eq!(
+            commands(&report)[0],
+            "numactl --cpunodebind=0 --membind=0 PROGRAM"
+        );
+    }
+
+    #[test]
+    fn a_process_larger_than_any_node_is_interleaved() {
+        assert_eq!(
+            commands(&with_spread_process(100))[0],
+            "numactl --interleave=all PROGRAM"
+        );
+    }
+
+    #[test]
+    fn a_process_away_from_its_memory_follows_it_when_its_node_has_no_room() {
+        let mut report = report(two_nodes());
+        for node in &mut report.nodes {
+            if let Reading::Known(memory) = &mut node.memory {
+                memory.free = Bytes(1 << 30);
+                memory.reclaimable = Reading::Known(Bytes(0));
+            }
+        }
+        assert_eq!(commands(&report)[0], "taskset --cpu-list --pid 812");
+        let full = findings(&report)
+            .into_iter()
+            .any(|finding| finding.message.contains("free"));
+        assert!(!full, "no node has room, so moving to another is no advice");
+    }
+
+    #[test]
+    fn doubt_is_no_finding() {
+        let mut report = with_spread_process(8);
+        let Reading::Known(shown) = &mut report.processes else {
+            unreachable!()
+        };
+        // 15 % were met on node 1, and 8 % are as likely.
+        let share = |node, share, low, high| NodeShare {
+            node: NodeId(node),
+            share,
+            low,
+            high,
+        };
+        shown[0].locality = Reading::Known(Locality {
+            method: Method::Sampled {
+                samples: 100,
+                draws: 100,
+            },
+            nodes: vec![share(0, 0.85, 0.77, 0.92), share(1, 0.15, 0.08, 0.23)],
+        });
+        assert!(
+            findings(&report)
+                .iter()
+                .all(|finding| !finding.subject.contains("901"))
+        );
+    }
+
+    #[test]
+    fn gaps_of_the_machine_have_their_steps() {
+        let mut report = report(two_nodes());
+        report.topology.nodes[1].memory_total = Reading::Known(Bytes(0));
+        report.nodes[0].counters = Reading::absent("counting is off: vm.numa_stat is 0");
+        report.verdict.certainty = Certainty::CannotTell;
+        let commands = commands(&report);
+        for command in [
+            "sudo dmidecode --type memory",
+            "sudo sysctl vm.numa_stat=1",
+            "sudo homenode report",
+            "homenode topo",
+        ] {
+            assert!(
+                commands.iter().any(|other| other == command),
+                "{command}: {commands:?}"
+            );
+        }
+        assert!(!commands.iter().any(|command| command.contains("script")));
+    }
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let mut report = report(two_nodes());
+        report.host.asked_by_uid = Reading::Known(0);
+        assert!(
+            !commands(&report)
+                .iter()
+                .any(|command| command == "sudo homenode report")
+        );
+    }
+
+    #[test]
+    fn a_machine_with_one_node_has_nothing_to_place() {
+        let report = report(one_node());
+        assert!(findings(&report).is_empty() && next_steps(&report).is_empty());
+    }
+}

@@ -119,7 +119,7 @@ pub fn gather_live(
 
 /// Looks at a captured machine: what needs the running one is absent.
 pub fn gather_captured(
-    files: &impl Files,
+    files: &(impl Files + ?Sized),
     topology: Topology,
     verdict: Verdict,
     options: GatherOptions,
@@ -280,7 +280,7 @@ fn assemble(
 }
 
 fn read_facts(
-    files: &impl Files,
+    files: &(impl Files + ?Sized),
     taken_at: Reading<String>,
     asked_by_uid: Reading<u32>,
 ) -> HostFacts {
@@ -292,7 +292,7 @@ fn read_facts(
     }
 }
 
-fn read_line(files: &impl Files, path: &str) -> Reading<String> {
+fn read_line(files: &(impl Files + ?Sized), path: &str) -> Reading<String> {
     let mut buffer = Buffer::new();
     match files.read(path, &mut buffer) {
         Ok(text) => Reading::Known(String::from_utf8_lossy(text.trim_ascii()).into_owned()),
@@ -301,7 +301,7 @@ fn read_line(files: &impl Files, path: &str) -> Reading<String> {
 }
 
 /// The effective user of this process: the second number behind `Uid:`.
-fn read_own_uid(files: &impl Files) -> Reading<u32> {
+fn read_own_uid(files: &(impl Files + ?Sized)) -> Reading<u32> {
     let status = match read_line(files, "/proc/self/status") {
         Reading::Known(status) => status,
         Reading::Absent { why } => return Reading::absent(why),
