@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use homenode_host::{Buffer, Clock, FileError, Files, PageStatus, Probe, QueryError, Snapshot};
 use homenode_topology::{
-    Allowed, Certainty, CpuGroup, Cpus, Detail, Distance, Firmware, GroupedBy, Mode, Node,
-    Processor, Source, Topology, Verdict, Warning,
+    Certainty, Detail, Mode, Source, Topology, Verdict, Warning, read_topology,
 };
-use homenode_units::{Bytes, CpuSet, NodeId, NodeMatrix, Pid, Reading};
+use homenode_units::{Bytes, CpuSet, NodeId, Pid};
 
 use super::{GatherOptions, MachineReport, gather_live};
 
@@ -154,6 +153,7 @@ pub(super) fn two_nodes() -> (Machine, Topology, Verdict) {
         "0-31",
     );
     add_process(&mut files, 77, "sshd", 0, 9000, "0-31");
+    let topology = topology(&mut files, &["0-15", "16-31"]);
     let machine = Machine {
         files,
         later,
@@ -172,7 +172,7 @@ pub(super) fn two_nodes() -> (Machine, Topology, Verdict) {
             advice: None,
         }],
     };
-    (machine, topology(&[("0-15", 64), ("16-31", 64)]), verdict)
+    (machine, topology, verdict)
 }
 
 /// One package, one node.
@@ -181,6 +181,7 @@ pub(super) fn one_node() -> (Machine, Topology, Verdict) {
     add_node(&mut files, 0, 16, 10, 0);
     add_process(&mut files, 1, "systemd", 0, 12_000, "0-7");
     add_process(&mut files, 812, "postgres", 105, 3 * GIB_KIB, "0-7");
+    let topology = topology(&mut files, &["0-7"]);
     let machine = Machine {
         files,
         later: Snapshot::default(),
@@ -195,7 +196,7 @@ pub(super) fn one_node() -> (Machine, Topology, Verdict) {
         undecided: None,
         warnings: Vec::new(),
     };
-    (machine, topology(&[("0-7", 16)]), verdict)
+    (machine, topology, verdict)
 }
 
 pub(super) fn report((machine, topology, verdict): (Machine, Topology, Verdict)) -> MachineReport {
@@ -208,92 +209,32 @@ pub(super) fn report((machine, topology, verdict): (Machine, Topology, Verdict))
     )
 }
 
-/// Nodes with these CPUs and GiB of memory, a package each.
-fn topology(nodes: &[(&str, u64)]) -> Topology {
-    let cpus = |list: &str| CpuSet::parse_list(list).unwrap();
-    let why = || "made by hand".to_owned();
-    let ids: Vec<NodeId> = (0u32..).zip(nodes).map(|(id, _)| NodeId(id)).collect();
-    let distance = |from, to| Distance(if from == to { 10 } else { 21 });
-    let rows = ids
-        .iter()
-        .map(|&a| ids.iter().map(|&b| distance(a, b)).collect())
-        .collect();
-    let online = nodes
-        .iter()
-        .fold(CpuSet::new(), |all, (list, _)| all.union(&cpus(list)));
-    Topology {
-        source: Source::Synthetic(why()),
-        detail: Detail::Fast,
-        processor: Processor {
-            architecture: Reading::absent(why()),
-            vendor: Reading::absent(why()),
-            model_name: Reading::absent(why()),
-            family: Reading::absent(why()),
-            model: Reading::absent(why()),
-            hypervisor: Reading::absent(why()),
-        },
-        cpus: Cpus {
-            online: online.clone(),
-            possible: online.clone(),
-            ..Cpus::default()
-        },
-        packages: (0u32..)
-            .zip(nodes)
-            .map(|(id, (list, _))| CpuGroup {
-                id: Some(id),
-                cpus: cpus(list),
-                grouped_by: GroupedBy::Id,
-            })
-            .collect(),
-        dies: Vec::new(),
-        clusters: Vec::new(),
-        books: Vec::new(),
-        drawers: Vec::new(),
-        cores: Vec::new(),
-        caches: Vec::new(),
-        core_kinds: Vec::new(),
-        nodes: ids
-            .iter()
-            .zip(nodes)
-            .map(|(&id, (list, gib))| node(id, cpus(list), *gib))
-            .collect(),
-        nodes_offline: homenode_units::NodeSet::new(),
-        distances: Reading::Known(NodeMatrix::from_rows(ids.clone(), rows).unwrap()),
-        memory_total: Reading::absent(why()),
-        tiers: Reading::absent(why()),
-        demotion_enabled: Reading::absent(why()),
-        devices: Reading::absent(why()),
-        memory_slots: Reading::absent(why()),
-        firmware: Firmware {
-            srat: Reading::absent(why()),
-            slit: Reading::absent(why()),
-            hmat: Reading::absent(why()),
-        },
-        allowed: Allowed {
-            cpus: online,
-            nodes: ids.into_iter().collect(),
-            evidence: why(),
-            cpu_limit: None,
-            memory_limit: None,
-        },
-        kernel_options: Vec::new(),
-        problems: Vec::new(),
+/// Adds nodes with these CPUs, a package each, and reads the topology back.
+fn topology(files: &mut Snapshot, nodes: &[&str]) -> Topology {
+    let cpu = "/sys/devices/system/cpu";
+    let node = "/sys/devices/system/node";
+    for (id, cpus) in nodes.iter().enumerate() {
+        files.add_file(&format!("{node}/node{id}/cpulist"), format!("{cpus}\n"));
+        let distance = |to: usize| if id == to { "10" } else { "21" };
+        let distances: Vec<&str> = (0..nodes.len()).map(distance).collect();
+        files.add_file(
+            &format!("{node}/node{id}/distance"),
+            distances.join(" ") + "\n",
+        );
+        for number in CpuSet::parse_list(cpus).unwrap().iter() {
+            let folder = format!("{cpu}/cpu{number}/topology");
+            files.add_file(&format!("{folder}/physical_package_id"), format!("{id}\n"));
+            files.add_file(&format!("{folder}/package_cpus_list"), format!("{cpus}\n"));
+        }
     }
-}
-
-fn node(id: NodeId, cpus: CpuSet, gib: u64) -> Node {
-    Node {
-        id,
-        cpus,
-        cpus_offline: CpuSet::new(),
-        memory_total: Reading::Known(Bytes(gib << 30)),
-        memory_free: Reading::absent("made by hand"),
-        huge_pages: Vec::new(),
-        side_caches: Vec::new(),
-        access: Vec::new(),
-        nearest_cpu_nodes: std::iter::once(id).collect(),
-        memory_kind: Reading::absent("made by hand"),
-        interleave_weight: Reading::absent("made by hand"),
-        generic_initiator: false,
+    let all = format!("0-{}\n", nodes.last().unwrap().rsplit('-').next().unwrap());
+    for list in ["online", "possible", "present"] {
+        files.add_file(&format!("{cpu}/{list}"), all.clone());
     }
+    let ids = if nodes.len() == 1 { "0\n" } else { "0-1\n" };
+    for list in ["online", "possible", "has_cpu", "has_memory"] {
+        files.add_file(&format!("{node}/{list}"), ids);
+    }
+    let source = Source::Synthetic("made by hand".to_owned());
+    read_topology(files, source, Detail::Fast).unwrap()
 }
