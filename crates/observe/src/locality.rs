@@ -255,24 +255,27 @@ impl Tally {
         Ok(())
     }
 
-    /// The share of each node, with the interval that `interval` gives for a share.
-    fn shares(&self, nodes: &NodeSet, interval: impl Fn(f64) -> (f64, f64)) -> Vec<NodeShare> {
+    /// The share of each node, with the interval that `interval` gives for its hits.
+    fn shares(&self, nodes: &NodeSet, interval: impl Fn(u32) -> (f64, f64)) -> Vec<NodeShare> {
         let met: NodeSet = self.nodes.keys().copied().collect();
         nodes
             .union(&met)
             .iter()
             .map(|node| {
                 let hits = self.nodes.get(&node).copied().unwrap_or(0);
-                let share = f64::from(hits) / f64::from(self.samples);
-                let (low, high) = interval(share);
+                let (low, high) = interval(hits);
                 NodeShare {
                     node,
-                    share,
+                    share: self.share(hits),
                     low,
                     high,
                 }
             })
             .collect()
+    }
+
+    fn share(&self, hits: u32) -> f64 {
+        f64::from(hits) / f64::from(self.samples)
     }
 }
 
@@ -294,7 +297,7 @@ fn locate_all(
         method: Method::AllPages {
             pages: tally.samples,
         },
-        nodes: tally.shares(nodes, |share| (share, share)),
+        nodes: tally.shares(nodes, |hits| (tally.share(hits), tally.share(hits))),
     })
 }
 
@@ -320,7 +323,7 @@ fn locate_sampled(
     }
     Ok(Locality {
         method: Method::Sampled { samples, draws },
-        nodes: tally.shares(nodes, |share| wilson_interval(share, samples)),
+        nodes: tally.shares(nodes, |hits| wilson_interval(hits, samples)),
     })
 }
 
@@ -342,15 +345,20 @@ fn next_batch(tally: &Tally, effort: Effort) -> u32 {
     batch.min(BATCH_MAX).min(effort.draws_max - tally.draws)
 }
 
-/// The interval that holds the true share in 95 of 100 cases, after `samples` independent draws.
-fn wilson_interval(share: f64, samples: u32) -> (f64, f64) {
+/// The interval that holds the true share in 95 of 100 cases, after `hits` of `samples`
+/// independent draws.
+fn wilson_interval(hits: u32, samples: u32) -> (f64, f64) {
     /// Two-sided 95 % of the normal distribution.
     const Z: f64 = 1.959_963_985;
     let n = f64::from(samples);
+    let share = f64::from(hits) / n;
     let shrink = 1.0 + Z * Z / n;
     let centre = (share + Z * Z / (2.0 * n)) / shrink;
     let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt() / shrink;
-    ((centre - half).max(0.0), (centre + half).min(1.0))
+    // The ends are exact where the formula would round: nothing met may be nothing there.
+    let low = if hits == 0 { 0.0 } else { centre - half };
+    let high = if hits == samples { 1.0 } else { centre + half };
+    (low, high)
 }
 
 #[cfg(test)]

@@ -34,15 +34,24 @@ impl Mapping {
 ///
 /// # Errors
 ///
-/// [`ParseError`] with the first line that is no mapping.
+/// [`ParseError`] with the first line that is no mapping, or does not lie above the one before it:
+/// "mapped addresses never go backwards, which implies no two regions will ever overlap"
+/// (Documentation/filesystems/proc.rst).
 pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, ParseError> {
-    text.lines()
-        .map(|line| {
-            parse_line(line).ok_or_else(|| {
-                ParseError::new("a mapping, such as 7f00-8f00 rw-p 0 00:00 0 [heap]", line)
-            })
-        })
-        .collect()
+    let mut mappings: Vec<Mapping> = Vec::new();
+    for line in text.lines() {
+        let mapping = parse_line(line).ok_or_else(|| {
+            ParseError::new("a mapping, such as 7f00-8f00 rw-p 0 00:00 0 [heap]", line)
+        })?;
+        if mappings
+            .last()
+            .is_some_and(|before| before.end > mapping.start)
+        {
+            return Err(ParseError::new("a mapping above the one before it", line));
+        }
+        mappings.push(mapping);
+    }
+    Ok(mappings)
 }
 
 fn parse_line(line: &str) -> Option<Mapping> {
@@ -94,6 +103,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             "1-2 rw",
             "\n",
             "-1-2 rw-p 0 0:0 0",
+            "2-4 rw-p 0 0:0 0\n3-5 rw-p 0 0:0 0",
         ] {
             parse_maps(text).unwrap_err();
         }

@@ -56,7 +56,7 @@ impl Placement {
             })
             .collect();
         // A reserve of 16 TiB that must cost no draw.
-        text.push_str("100000000000-200000000000 ---p 00000000 00:00 0 \n");
+        text.push_str("800000000000-900000000000 ---p 00000000 00:00 0 \n");
         let mut machine = Snapshot::default();
         machine.add_file("/proc/812/maps", text);
         machine
@@ -265,11 +265,15 @@ fn processes_that_are_gone_or_have_no_memory_are_told_apart() {
 #[test]
 fn the_interval_is_the_one_of_the_books() {
     // 8 of 10: Agresti and Coull 1998 give 0.490 to 0.943.
-    let (low, high) = wilson_interval(0.8, 10);
+    let (low, high) = wilson_interval(8, 10);
     assert!(
         (low - 0.490).abs() < 5e-4 && (high - 0.943).abs() < 5e-4,
         "{low} {high}"
     );
+    let (low, high) = wilson_interval(0, 265);
+    assert!(low.total_cmp(&0.0).is_eq() && high > 0.01, "{low} {high}");
+    let (low, high) = wilson_interval(265, 265);
+    assert!(high.total_cmp(&1.0).is_eq() && low < 0.99, "{low} {high}");
 }
 
 #[test]
