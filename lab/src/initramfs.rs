@@ -1,0 +1,101 @@
+//! Packs a guest's first file system: our binaries, the userland, and what to run.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cpio::Archive;
+use crate::{Shape, Userland, guest_paths};
+
+/// A guest's file system in two archives: what all guests share, and what one guest runs.
+#[derive(Clone, Debug)]
+pub struct Initramfs {
+    shared: Vec<u8>,
+}
+
+/// Why a file system could not be packed.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {} for the guest", path.display())]
+pub struct PackError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl Initramfs {
+    /// Packs what all guests share: `init` is process 1, `programs` are put into the search path
+    /// under their own names.
+    ///
+    /// Nothing is compressed: Linux 6.12 under TCG unpacks 20 MB in 0.4 s, and takes 0.4 to 0.8 s
+    /// for the same as zstd or gzip (QEMU 7.2, 2 cores); to compress costs the host more than that.
+    ///
+    /// # Errors
+    ///
+    /// [`PackError`] with the file that cannot be read.
+    pub fn pack(
+        init: &Path,
+        programs: &[(&str, &Path)],
+        userland: &Userland,
+    ) -> Result<Self, PackError> {
+        let mut archive = Archive::default();
+        for directory in DIRECTORIES {
+            archive.directory(directory);
+        }
+        // The loader's path is compiled into every dynamic program.
+        archive.symlink("/lib64", "usr/lib64");
+        archive.symlink("/lib", "usr/lib");
+        archive.program("/init", &read(init)?);
+        for (name, path) in programs {
+            archive.program(&format!("{}/{name}", guest_paths::BINARIES), &read(path)?);
+        }
+        for (inside, outside) in userland.files() {
+            archive.program(inside, &read(&outside)?);
+        }
+        Ok(Self {
+            shared: archive.finish(),
+        })
+    }
+
+    /// What all guests share.
+    #[must_use]
+    pub fn shared(&self) -> &[u8] {
+        &self.shared
+    }
+
+    /// What one guest runs, and on which shape.
+    #[must_use]
+    pub fn command(shape: &Shape, command: &[String]) -> Vec<u8> {
+        let mut archive = Archive::default();
+        let words: Vec<u8> = command
+            .iter()
+            .flat_map(|word| word.bytes().chain([0]))
+            .collect();
+        archive.file(guest_paths::COMMAND, &words);
+        archive.file(guest_paths::SHAPE_NAME, shape.name.as_bytes());
+        archive.file(guest_paths::SHAPE, shape.text.as_bytes());
+        archive.finish()
+    }
+}
+
+/// Parents before children. `/dev` and its console come with the kernel.
+const DIRECTORIES: &[&str] = &[
+    "/bin",
+    "/lab",
+    guest_paths::BINARIES,
+    "/proc",
+    "/root",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/usr/bin",
+    "/usr/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib64",
+];
+
+fn read(path: &Path) -> Result<Vec<u8>, PackError> {
+    fs::read(path).map_err(|source| PackError {
+        path: path.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,7 @@
+//! Tests that run inside a guest of the lab: `cargo xtask lab-test`.
+//!
+//! One boot runs them all, so each finds a machine that an earlier one has used. The shape that
+//! the guest was booted with is `support::shape()`.
+
+mod kernel;
+mod support;

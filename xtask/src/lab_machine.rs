@@ -1,0 +1,126 @@
+//! What every guest needs: an emulator, kernels, and the file system to boot from.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use homenode_lab::{Guest, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
+
+use crate::build::{Profile, StaticBuild};
+use crate::host::{self, Needed};
+
+/// The guest test binary's name inside guests.
+pub(crate) const GUEST_TESTS: &str = "guest-tests";
+
+/// Everything fetched and built; guests boot from it.
+#[derive(Debug)]
+pub(crate) struct Machinery {
+    kernels: BTreeMap<KernelName, Kernel>,
+    initramfs: Initramfs,
+}
+
+impl Machinery {
+    /// Installs, fetches and builds whatever is not there yet.
+    ///
+    /// # Errors
+    ///
+    /// When one of these fails; the message names what and what to do.
+    pub(crate) fn prepare(kernels: &[KernelName]) -> Result<Self> {
+        host::ensure(&[
+            Needed {
+                program: qemu::PROGRAM,
+                package: "qemu-system-x86",
+            },
+            Needed {
+                program: "setpriv",
+                package: "util-linux",
+            },
+        ])?;
+        let lab = host::root().join("target/lab");
+        let (kernels, userland) = fetch(kernels, &lab)?;
+
+        let build = StaticBuild::new(Profile::Dev)?;
+        let init = build.binary("homenode-lab", "lab-init")?;
+        let tests = build.test("homenode-lab", "guest")?;
+        let homenode = build
+            .binary("homenode", "homenode")
+            .inspect_err(|error| eprintln!("warning: {error:#}: the guest goes without it"))
+            .ok();
+        let mut programs: Vec<(&str, &Path)> = vec![(GUEST_TESTS, &tests)];
+        programs.extend(homenode.as_deref().map(|path| ("homenode", path)));
+        let initramfs = Initramfs::pack(&init, &programs, &userland)?;
+        Ok(Self { kernels, initramfs })
+    }
+
+    /// The kernel of that name.
+    ///
+    /// # Panics
+    ///
+    /// When it was not among those prepared.
+    pub(crate) fn kernel(&self, name: KernelName) -> &Kernel {
+        &self.kernels[&name]
+    }
+
+    /// Boots a shape with a command and hands the guest to `follow`.
+    pub(crate) fn boot<T>(
+        &self,
+        shape: &Shape,
+        kernel: KernelName,
+        timeout: Duration,
+        command: &[String],
+        follow: impl FnOnce(&Guest<'_>) -> T,
+    ) -> T {
+        follow(&Guest {
+            shape,
+            kernel: &self.kernel(kernel).image,
+            initramfs: &[self.initramfs.shared(), &Initramfs::command(shape, command)],
+            timeout,
+        })
+    }
+}
+
+/// Takes kernels and userland from the cache or the archive, one process at a time.
+fn fetch(names: &[KernelName], lab: &Path) -> Result<(BTreeMap<KernelName, Kernel>, Userland)> {
+    fs::create_dir_all(lab).with_context(|| format!("cannot create {}", lab.display()))?;
+    let path = lab.join("lock");
+    // Freed when the file is closed, however this process ends.
+    let lock = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    lock.lock()
+        .with_context(|| format!("cannot lock {}", path.display()))?;
+    let mut kernels = BTreeMap::new();
+    for &name in names {
+        let kernel =
+            Kernel::fetch(name, lab).with_context(|| format!("cannot fetch kernel {name}"))?;
+        kernels.insert(name, kernel);
+    }
+    let userland = Userland::fetch(lab).context("cannot fetch the guest's userland")?;
+    Ok((kernels, userland))
+}
+
+/// Reads a time limit: `90s` or `2m`.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let seconds = match (text.strip_suffix('s'), text.strip_suffix('m')) {
+        (Some(seconds), _) => seconds.parse().ok(),
+        (_, Some(minutes)) => minutes.parse().ok().and_then(|m: u64| m.checked_mul(60)),
+        _ => None,
+    };
+    seconds
+        .map(Duration::from_secs)
+        .ok_or_else(|| format!("expected a duration such as 90s or 2m, found `{text}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        for wrong in ["90", "s", "-1s", "1h", ""] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}

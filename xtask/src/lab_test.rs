@@ -1,0 +1,220 @@
+//! `cargo xtask lab-test`: the guest tests on every shape and kernel.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use homenode_lab::{GuestError, KernelName, Outcome, Shape};
+
+use crate::lab::CONSOLE_LINES;
+use crate::lab_machine::{GUEST_TESTS, Machinery, parse_duration};
+
+/// Run the guest tests on emulated machines: every shape, every kernel
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only these machines (repeatable)
+    #[arg(long, value_name = "NAME", value_parser = Shape::named)]
+    shape: Vec<Shape>,
+    /// Only these kernels (repeatable): 6.1, 6.12 or next
+    #[arg(long, default_values = ["6.1", "6.12"])]
+    kernel: Vec<KernelName>,
+    /// Time for one guest
+    #[arg(long, default_value = "120s", value_parser = parse_duration)]
+    timeout: Duration,
+    /// Guests at a time; a guest keeps about one CPU busy
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..))]
+    jobs: u8,
+}
+
+/// What all guests together made of their tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Guests booted.
+    pub(crate) guests: usize,
+    /// Tests that passed.
+    pub(crate) passed: usize,
+    /// Tests that failed.
+    pub(crate) failed: usize,
+    /// Guests that gave no test result: a panic, a time-out, a test binary that crashed.
+    pub(crate) broken: usize,
+}
+
+impl Totals {
+    /// 0 when everything passed, 1 otherwise.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        if self.failed == 0 && self.broken == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// One boot.
+struct Job {
+    shape: Shape,
+    kernel: KernelName,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Totals> {
+    let shapes = if args.shape.is_empty() {
+        Shape::names().map(Shape::named).collect::<Result<_, _>>()?
+    } else {
+        args.shape.clone()
+    };
+    let machinery = Machinery::prepare(&args.kernel)?;
+    for &kernel in &args.kernel {
+        say(&format!(
+            "kernel {kernel}: {}",
+            machinery.kernel(kernel).package
+        ));
+    }
+    let mut jobs = Vec::new();
+    for &kernel in &args.kernel {
+        jobs.extend(shapes.iter().cloned().map(|shape| Job { shape, kernel }));
+    }
+    // Taken from the end: large machines first, so that none is left running alone.
+    let jobs = Mutex::new(jobs);
+    let totals = Mutex::new(Totals::default());
+    thread::scope(|scope| {
+        for _worker in 0..args.jobs {
+            scope.spawn(|| {
+                while let Some(job) = next(&jobs) {
+                    let (report, result) = test_one(&machinery, &job, args.timeout);
+                    say(&report);
+                    let mut totals = lock(&totals);
+                    totals.guests += 1;
+                    match result {
+                        Some((passed, failed)) => {
+                            totals.passed += passed;
+                            totals.failed += failed;
+                        }
+                        None => totals.broken += 1,
+                    }
+                }
+            });
+        }
+    });
+    let totals = *lock(&totals);
+    say(&format!(
+        "{} guests: {} passed, {} failed, {} guests without a result",
+        totals.guests, totals.passed, totals.failed, totals.broken
+    ));
+    Ok(totals)
+}
+
+/// Prints lines. A reader that has left (`| head`) changes neither the tests nor their result.
+fn say(lines: &str) {
+    let _ = writeln!(io::stdout(), "{lines}");
+}
+
+/// A function of its own: as the condition of a loop, the lock would be held while the guest runs.
+fn next(jobs: &Mutex<Vec<Job>>) -> Option<Job> {
+    lock(jobs).pop()
+}
+
+/// A worker that panicked has lost its own job only.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Boots one guest; returns what to print, and the numbers of tests that passed and failed.
+fn test_one(
+    machinery: &Machinery,
+    job: &Job,
+    timeout: Duration,
+) -> (String, Option<(usize, usize)>) {
+    // One at a time: tests share the guest, and its CPUs are emulated by one or two real ones.
+    let command = [GUEST_TESTS, "--test-threads=1"].map(str::to_owned);
+    let mut output = Vec::new();
+    let ended = machinery.boot(&job.shape, job.kernel, timeout, &command, |guest| {
+        guest.run(&mut |_stream, bytes| {
+            output.extend_from_slice(bytes);
+            Ok(())
+        })
+    });
+    let output = String::from_utf8_lossy(&output);
+    let result = parse_result(&output);
+    let head = format!("{:<14} {:<5}", job.shape.name, job.kernel);
+    (
+        describe(&head, &ended, result, &output),
+        result.filter(|_| ended.is_ok()),
+    )
+}
+
+fn describe(
+    head: &str,
+    ended: &Result<Outcome, GuestError>,
+    result: Option<(usize, usize)>,
+    output: &str,
+) -> String {
+    match (ended, result) {
+        (Ok(outcome), Some((passed, failed))) => {
+            let line = format!(
+                "{head} {:5.1} s, boot {:4.1} s: {passed} passed, {failed} failed",
+                outcome.total.as_secs_f64(),
+                outcome.boot.as_secs_f64()
+            );
+            if failed == 0 {
+                line
+            } else {
+                format!("{line}\n{output}")
+            }
+        }
+        (Ok(outcome), None) => format!(
+            "{head} no test result, exit status {}\n{output}{}",
+            outcome.status,
+            outcome.console.tail(CONSOLE_LINES)
+        ),
+        (Err(error), _) => {
+            let console = error.console().map(|console| console.tail(CONSOLE_LINES));
+            format!("{head} {error}\n{output}{}", console.unwrap_or_default())
+        }
+    }
+}
+
+/// Passed and failed, from libtest's line: `test result: ok. 7 passed; 0 failed; …`.
+fn parse_result(output: &str) -> Option<(usize, usize)> {
+    let counts = output
+        .lines()
+        .find_map(|line| line.strip_prefix("test result: "))?
+        .split_once(". ")?
+        .1;
+    let count = |word: &str| {
+        counts
+            .split("; ")
+            .find_map(|part| part.strip_suffix(word)?.trim().parse().ok())
+    };
+    Some((count("passed")?, count("failed")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libtest_results_are_read() {
+        let output = "running 2 tests\n..\n\ntest result: FAILED. 7 passed; 2 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s\n";
+        assert_eq!(parse_result(output), Some((7, 2)));
+        assert_eq!(parse_result("running 2 tests\n"), None);
+        assert_eq!(parse_result("test result: ok. many passed"), None);
+    }
+
+    #[test]
+    fn a_broken_guest_is_a_failure() {
+        let totals = Totals {
+            guests: 1,
+            broken: 1,
+            ..Totals::default()
+        };
+        assert_ne!(
+            format!("{:?}", totals.exit_code()),
+            format!("{:?}", ExitCode::SUCCESS)
+        );
+    }
+}
