@@ -7,6 +7,7 @@ mod capture;
 mod error;
 mod report;
 mod source;
+mod terminal;
 mod topo;
 mod translate;
 

@@ -13,6 +13,7 @@ use homenode_topology::{Detail, Topology};
 use crate::args::{MachineArgs, TopoArgs};
 use crate::error::Helped;
 use crate::source::{Machine, read_hwloc_xml, read_synthetic};
+use crate::terminal::Terminal;
 use crate::translate::Translation;
 
 /// Runs the command.
@@ -43,7 +44,8 @@ pub(crate) fn run(
     } else if args.output.json {
         topology_json(&topology, &topology.verdict())
     } else {
-        let options = TextOptions::for_terminal(args.full);
+        let Terminal { width, colour } = Terminal::ask();
+        let options = TextOptions { width, colour, full: args.full };
         topology_text(&topology, &topology.verdict(), &options)
     };
     Ok(out.write_all(text.as_bytes())?)

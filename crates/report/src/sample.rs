@@ -102,6 +102,7 @@ fn machine(nodes: Vec<Node>) -> Topology {
         caches: Vec::new(),
         core_kinds: Vec::new(),
         nodes,
+        nodes_implied: false,
         nodes_offline: NodeSet::new(),
         distances: Reading::absent("no distance file"),
         tiers: Reading::absent("needs Linux 6.1"),
