@@ -6,13 +6,14 @@
 //! | text for a terminal | [`topology_text`] | [`report_text`] |
 //! | JSON with a schema | [`topology_json`] | [`report_json`] |
 //! | a drawing, a page | [`topology_svg`] | [`report_html`] |
-//! | other tools' forms | [`numactl_hardware`], [`coreinfo`] | |
+//! | other tools' forms | [`to_hwloc_xml`], [`numactl_hardware`], [`coreinfo`] | |
 //!
 //! Functions from values to text, but for [`gather_live`] and [`gather_captured`], which put the
 //! pieces of a [`MachineReport`] together. Nothing here reads a file itself.
 
 mod coreinfo;
 mod distance;
+mod hwloc_xml;
 mod json;
 mod machine;
 mod numactl;
@@ -23,6 +24,7 @@ mod svg;
 mod text;
 
 pub use coreinfo::coreinfo;
+pub use hwloc_xml::to_hwloc_xml;
 pub use json::{TOPOLOGY_SCHEMA, topology_json};
 pub use machine::{
     Finding, GatherOptions, HostFacts, MachineReport, NextStep, NodeReport, ProcessReport,

@@ -391,8 +391,17 @@ mod tests {
     /// Each impossible change with what is said about it.
     type Case = (fn(&mut Topology), &'static str);
 
+    fn assert_refused(cases: &[Case]) {
+        for (change, message) in cases {
+            let mut topology = machine();
+            assert_eq!(topology.check(), Ok(()));
+            change(&mut topology);
+            assert_eq!(topology.check().unwrap_err().to_string(), *message);
+        }
+    }
+
     #[test]
-    fn what_no_machine_can_be_is_refused_by_name() {
+    fn sets_and_groups_of_no_machine_are_refused_by_name() {
         let cases: &[Case] = &[
             (
                 |t| t.cpus.online = CpuSet::new(),
@@ -443,6 +452,13 @@ mod tests {
                 "core 1 (position 1): expected to be within package 0 (position 0), found CPUs 4 \
                  outside",
             ),
+        ];
+        assert_refused(cases);
+    }
+
+    #[test]
+    fn caches_nodes_and_references_of_no_machine_are_refused_by_name() {
+        let cases: &[Case] = &[
             (
                 |t| t.caches[0].cpus = CpuSet::new(),
                 "L3 Unified cache of CPUs : expected at least one CPU, found none",
@@ -506,12 +522,7 @@ mod tests {
                 "core kind `E`: expected CPUs of its own, found CPUs 3 in another one as well",
             ),
         ];
-        for (change, message) in cases {
-            let mut topology = machine();
-            assert_eq!(topology.check(), Ok(()));
-            change(&mut topology);
-            assert_eq!(topology.check().unwrap_err().to_string(), *message);
-        }
+        assert_refused(cases);
     }
 
     #[test]

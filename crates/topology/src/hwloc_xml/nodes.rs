@@ -28,8 +28,10 @@ pub(super) fn fill(topology: &mut Topology, tree: &Tree<'_>) -> Result<(), Hwloc
             .element
             .bad_value("os_index", expected, &id.to_string()));
     }
+    // A node that says which CPUs it has claims none by its place.
     let claims: Vec<Claim> = objects
         .iter()
+        .filter(|(_, object)| object.info(info::CPUS).is_none())
         .map(|&(node, object)| Claim {
             node,
             cpus: object.cpus.clone(),
