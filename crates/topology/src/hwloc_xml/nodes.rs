@@ -121,7 +121,8 @@ fn place(
 ) -> Result<(), HwlocXmlError> {
     if let Some(stated) = info_set(object, info::CPUS)? {
         node.cpus = stated;
-    } else if owners.contains(node.id) {
+    } else if owners.contains(node.id) || object.cpus.is_empty() {
+        // Nothing else claims CPUs that are offline, so a node with no others has those.
         node.cpus = object.cpus.clone();
         node.cpus_offline = hidden_cpus(object)?;
     }

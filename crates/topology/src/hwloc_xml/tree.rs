@@ -230,6 +230,9 @@ fn object_kind(element: &Element) -> Result<ObjectKind, HwlocXmlError> {
         "OSDev" => ObjectKind::OsDevice,
         "Bridge" | "Misc" => ObjectKind::Other,
         _ => match cache_kind(name) {
+            // hwloc's Knights Landing: the part of MCDRAM that caches DRAM, drawn as an L3. It is
+            // no cache of CPUs.
+            Some(_) if element.get("subtype") == Some("MemorySideCache") => ObjectKind::OtherGroup,
             Some((level, kind)) => ObjectKind::Cache { level, kind },
             None => {
                 return Err(HwlocXmlError::UnknownType {

@@ -451,8 +451,6 @@ pub(super) fn level_kind(name: &str) -> Option<LevelKind> {
     let rest = name.strip_prefix('l')?;
     let level = u8::try_from(rest.chars().next()?.to_digit(10)?).ok()?;
     let kind = match rest[1..].strip_suffix("cache").unwrap_or(&rest[1..]) {
-        // hwloc takes a bare first level for data, the others for both.
-        "" if level == 1 => CacheKind::Data,
         "" | "u" => CacheKind::Unified,
         "d" => CacheKind::Data,
         "i" if level <= 3 => CacheKind::Instruction,

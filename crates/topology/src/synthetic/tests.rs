@@ -224,6 +224,15 @@ fn other_mistakes_are_refused_too() {
     }
 }
 
+#[test]
+fn packages_inside_a_core_are_impossible() {
+    // hwloc takes any order of types.
+    assert!(matches!(
+        parse_synthetic("core:2 pack:2 pu:1"),
+        Err(SyntheticError::Impossible(crate::CheckError::Across { .. }))
+    ));
+}
+
 proptest! {
     #[test]
     fn any_text_gives_a_machine_or_an_error(text in r"\PC{0,40}") {
