@@ -48,9 +48,18 @@ struct Contender {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let What::Topo { tree, rounds } = &args.what;
     host::ensure(&[
-        Needed { program: "numactl", package: "numactl" },
-        Needed { program: "strace", package: "strace" },
-        Needed { program: "lstopo-no-graphics", package: "hwloc-nox" },
+        Needed {
+            program: "numactl",
+            package: "numactl",
+        },
+        Needed {
+            program: "strace",
+            package: "strace",
+        },
+        Needed {
+            program: "lstopo-no-graphics",
+            package: "hwloc-nox",
+        },
     ])?;
     let binary = StaticBuild::new(Profile::Release)?.binary("homenode", "homenode")?;
     let homenode = binary.display().to_string();
@@ -60,7 +69,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             Contender::new("homenode topo", &[&homenode, "topo"]),
             Contender::new("homenode topo --full", &[&homenode, "topo", "--full"]),
             Contender::new("numactl -H", &["numactl", "-H"]),
-            Contender::new("lstopo --no-io --of xml", &["lstopo-no-graphics", "--no-io", "--of", "xml"]),
+            Contender::new(
+                "lstopo --no-io --of xml",
+                &["lstopo-no-graphics", "--no-io", "--of", "xml"],
+            ),
             Contender::new("true", &["/bin/true"]),
         ],
         2,
@@ -74,11 +86,23 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     println!("{folder}, {} rounds:", rounds / 4);
     compare(
         &mut [
-            Contender::new("homenode topo --full", &[&homenode, "topo", "--full", "--root", &folder]),
+            Contender::new(
+                "homenode topo --full",
+                &[&homenode, "topo", "--full", "--root", &folder],
+            ),
             Contender::new("homenode topo", &[&homenode, "topo", "--root", &folder]),
             Contender::new(
                 "lstopo --no-io",
-                &["lstopo-no-graphics", "--no-io", "--if", "fsroot", "-i", &folder, "--of", "xml"],
+                &[
+                    "lstopo-no-graphics",
+                    "--no-io",
+                    "--if",
+                    "fsroot",
+                    "-i",
+                    &folder,
+                    "--of",
+                    "xml",
+                ],
             ),
         ],
         2,
@@ -90,20 +114,33 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 impl Contender {
     fn new(name: &'static str, command: &[&str]) -> Self {
         let command = command.iter().map(|&word| word.to_owned()).collect();
-        Self { name, command, times: Vec::new() }
+        Self {
+            name,
+            command,
+            times: Vec::new(),
+        }
     }
 
     fn quiet(&self, before: &[&str]) -> Command {
-        let mut words = before.iter().copied().chain(self.command.iter().map(String::as_str));
+        let mut words = before
+            .iter()
+            .copied()
+            .chain(self.command.iter().map(String::as_str));
         let mut command = Command::new(words.next().unwrap_or_default());
-        command.args(words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command
     }
 
     fn run_once(&mut self) -> Result<()> {
         let mut command = self.quiet(&[]);
         let start = Instant::now();
-        let status = command.status().with_context(|| format!("cannot start {}", self.name))?;
+        let status = command
+            .status()
+            .with_context(|| format!("cannot start {}", self.name))?;
         self.times.push(start.elapsed());
         if !status.success() {
             bail!("{} ended with {status}", self.name);
@@ -122,7 +159,10 @@ impl Contender {
         if !status.success() {
             bail!("{} failed under strace", self.name);
         }
-        Ok(text.lines().filter(|line| !line.contains("+++ exited")).count())
+        Ok(text
+            .lines()
+            .filter(|line| !line.contains("+++ exited"))
+            .count())
     }
 }
 
@@ -134,7 +174,9 @@ fn compare(contenders: &mut [Contender], reference: usize, rounds: usize) -> Res
             contender.run_once()?;
         }
         if round + 1 == WARM_UP_ROUNDS {
-            contenders.iter_mut().for_each(|contender| contender.times.clear());
+            contenders
+                .iter_mut()
+                .for_each(|contender| contender.times.clear());
         }
     }
     for contender in &mut *contenders {

@@ -20,7 +20,10 @@ pub(crate) struct Args {
 impl Args {
     /// All targets for this long.
     pub(crate) fn all(seconds: u64) -> Self {
-        Self { target: Vec::new(), seconds }
+        Self {
+            target: Vec::new(),
+            seconds,
+        }
     }
 }
 
@@ -45,24 +48,41 @@ const INPUT_SECONDS: u32 = 10;
 ///
 /// When a target does not build or does not exist.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    host::ensure(&[Needed { program: "c++", package: "g++" }])?;
+    host::ensure(&[Needed {
+        program: "c++",
+        package: "g++",
+    }])?;
     let all = targets()?;
     for name in &args.target {
         if !all.contains(name) {
-            bail!("expected one of the fuzz targets {}, found `{name}`", all.join(", "));
+            bail!(
+                "expected one of the fuzz targets {}, found `{name}`",
+                all.join(", ")
+            );
         }
     }
-    let chosen = if args.target.is_empty() { &all } else { &args.target };
+    let chosen = if args.target.is_empty() {
+        &all
+    } else {
+        &args.target
+    };
     let folder = host::root().join("target/fuzz");
     build(&folder)?;
     let seconds = (args.seconds / chosen.len() as u64).max(1);
     let mut failed = false;
     for name in chosen {
         let status = fuzz(&folder, name, seconds)?;
-        println!("fuzz {name}: {seconds} s, {}", if status { "no crash" } else { "CRASHED" });
+        println!(
+            "fuzz {name}: {seconds} s, {}",
+            if status { "no crash" } else { "CRASHED" }
+        );
         failed |= !status;
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn targets() -> Result<Vec<String>> {
@@ -109,7 +129,9 @@ fn fuzz(folder: &PathBuf, name: &str, seconds: u64) -> Result<bool> {
     if seeds.is_dir() {
         fuzzer.arg(seeds);
     }
-    let output = fuzzer.output().with_context(|| format!("cannot start the fuzzer {name}"))?;
+    let output = fuzzer
+        .output()
+        .with_context(|| format!("cannot start the fuzzer {name}"))?;
     if !output.status.success() {
         eprintln!("{}", String::from_utf8_lossy(&output.stderr));
     }

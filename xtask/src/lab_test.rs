@@ -179,7 +179,7 @@ fn describe(
 }
 
 /// Passed and failed, from libtest's line: `test result: ok. 7 passed; 0 failed; …`.
-fn parse_result(output: &str) -> Option<(usize, usize)> {
+pub(crate) fn parse_result(output: &str) -> Option<(usize, usize)> {
     let counts = output
         .lines()
         .find_map(|line| line.strip_prefix("test result: "))?

@@ -9,11 +9,15 @@
     reason = "a developer's tool: it talks to the terminal, reads files and starts programs"
 )]
 
+mod bench;
 mod build;
+mod fuzz;
 mod host;
 mod lab;
 mod lab_machine;
 mod lab_test;
+mod test;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -29,12 +33,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    Test(test::Args),
+    Bench(bench::Args),
+    Fuzz(fuzz::Args),
     Lab(Box<lab::Args>),
     LabTest(lab_test::Args),
+    Tidy(tidy::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::Bench(args) => bench::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
+        Task::Tidy(args) => tidy::run(&args),
         Task::Lab(args) => lab::run(&args),
         Task::LabTest(args) => lab_test::run(&args).map(|totals| totals.exit_code()),
     };

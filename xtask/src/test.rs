@@ -20,11 +20,26 @@ pub(crate) struct Args {
 
 /// What the tests compare us with, and what the lab and the fuzzer need.
 const NEEDED: [Needed; 5] = [
-    Needed { program: "lstopo-no-graphics", package: "hwloc-nox" },
-    Needed { program: "numactl", package: "numactl" },
-    Needed { program: "strace", package: "strace" },
-    Needed { program: "c++", package: "g++" },
-    Needed { program: "xmllint", package: "libxml2-utils" },
+    Needed {
+        program: "lstopo-no-graphics",
+        package: "hwloc-nox",
+    },
+    Needed {
+        program: "numactl",
+        package: "numactl",
+    },
+    Needed {
+        program: "strace",
+        package: "strace",
+    },
+    Needed {
+        program: "c++",
+        package: "g++",
+    },
+    Needed {
+        program: "xmllint",
+        package: "libxml2-utils",
+    },
 ];
 
 /// Tests fail instead of skipping themselves when a tool is missing.
@@ -60,31 +75,58 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         println!("== {name}");
         let start = Instant::now();
         let good = run()?;
-        steps.push(Step { name, good, time: start.elapsed() });
+        steps.push(Step {
+            name,
+            good,
+            time: start.elapsed(),
+        });
         Ok(())
     };
     step("format", &mut || cargo(&["fmt", "--all", "--check"]))?;
-    step("tidy", &mut || Ok(tidy::run(&tidy::Args {})? == ExitCode::SUCCESS))?;
+    step("tidy", &mut || {
+        Ok(tidy::run(&tidy::Args {})? == ExitCode::SUCCESS)
+    })?;
     step("clippy", &mut || {
-        cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        cargo(&[
+            "clippy",
+            "--quiet",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ])
     })?;
     step("tests", &mut || cargo_test(!args.quick, &mut counts))?;
     if !args.quick {
         step("lab", &mut || lab(&mut counts))?;
-        step("fuzz", &mut || Ok(fuzz::run(&fuzz::Args::all(60))? == ExitCode::SUCCESS))?;
+        step("fuzz", &mut || {
+            Ok(fuzz::run(&fuzz::Args::all(60))? == ExitCode::SUCCESS)
+        })?;
     }
     for Step { name, good, time } in &steps {
         let verdict = if *good { "ok" } else { "FAILED" };
         println!("{name:<8} {verdict:<7} {:6.1} s", time.as_secs_f64());
     }
-    let Counts { passed, failed, skipped } = counts;
+    let Counts {
+        passed,
+        failed,
+        skipped,
+    } = counts;
     println!("total: {passed} passed, {failed} failed, {skipped} skipped");
     let good = steps.iter().all(|step| step.good);
-    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn cargo(arguments: &[&str]) -> Result<bool> {
-    let status = host::cargo().args(arguments).status().context("cannot start cargo")?;
+    let status = host::cargo()
+        .args(arguments)
+        .status()
+        .context("cannot start cargo")?;
     Ok(status.success())
 }
 
@@ -92,18 +134,34 @@ fn cargo(arguments: &[&str]) -> Result<bool> {
 fn cargo_test(no_skip: bool, counts: &mut Counts) -> Result<bool> {
     let mut cargo = host::cargo();
     // Passing tests print why they skipped something; without this nobody would see it.
-    cargo.args(["test", "--quiet", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    cargo.args([
+        "test",
+        "--quiet",
+        "--workspace",
+        "--no-fail-fast",
+        "--",
+        "--show-output",
+    ]);
     if no_skip {
         cargo.env(NO_SKIP, "1");
     }
-    let mut child = cargo.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
-    let output = child.stdout.take().context("expected the output of cargo test")?;
+    let mut child = cargo
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo test")?;
+    let output = child
+        .stdout
+        .take()
+        .context("expected the output of cargo test")?;
     for line in BufReader::new(output).lines() {
         let line = line.context("cannot read the output of cargo test")?;
         counts.add(&line);
         println!("{line}");
     }
-    Ok(child.wait().context("cannot wait for cargo test")?.success())
+    Ok(child
+        .wait()
+        .context("cannot wait for cargo test")?
+        .success())
 }
 
 impl Counts {
@@ -147,6 +205,13 @@ mod tests {
         ] {
             counts.add(line);
         }
-        assert_eq!(counts, Counts { passed: 4, failed: 2, skipped: 1 });
+        assert_eq!(
+            counts,
+            Counts {
+                passed: 4,
+                failed: 2,
+                skipped: 1
+            }
+        );
     }
 }

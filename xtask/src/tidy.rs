@@ -22,7 +22,15 @@ const ALLOWED: [(&str, &[&str]); 9] = [
     ("homenode-host", &["homenode-units", "homenode-sys"]),
     ("homenode-topology", &["homenode-units", "homenode-host"]),
     ("homenode-observe", &["homenode-units", "homenode-host"]),
-    ("homenode-report", &["homenode-units", "homenode-topology", "homenode-observe"]),
+    (
+        "homenode-report",
+        &[
+            "homenode-units",
+            "homenode-host",
+            "homenode-topology",
+            "homenode-observe",
+        ],
+    ),
     (
         "homenode",
         &[
@@ -33,7 +41,7 @@ const ALLOWED: [(&str, &[&str]); 9] = [
             "homenode-report",
         ],
     ),
-    ("homenode-lab", &[]),
+    ("homenode-lab", &["homenode-units"]),
     ("xtask", &["homenode-lab"]),
 ];
 
@@ -51,7 +59,11 @@ pub(crate) fn run(_args: &Args) -> Result<ExitCode> {
     for finding in &findings {
         println!("tidy: {finding}");
     }
-    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn metadata() -> Result<Value> {
@@ -60,7 +72,10 @@ fn metadata() -> Result<Value> {
         .output()
         .context("cannot start cargo metadata")?;
     if !output.status.success() {
-        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "cargo metadata failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     serde_json::from_slice(&output.stdout).context("expected JSON from cargo metadata")
 }
@@ -72,14 +87,18 @@ fn edges(metadata: &Value) -> Vec<String> {
     for package in metadata["packages"].as_array().into_iter().flatten() {
         let name = package["name"].as_str().unwrap_or_default();
         let Some(may_use) = allowed.get(name) else {
-            findings.push(format!("crate {name} is not in the table of xtask/src/tidy.rs"));
+            findings.push(format!(
+                "crate {name} is not in the table of xtask/src/tidy.rs"
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let target = dependency["name"].as_str().unwrap_or_default();
             let is_for_tests = dependency["kind"] == "dev";
             if allowed.contains_key(target) && !is_for_tests && !may_use.contains(&target) {
-                findings.push(format!("{name} may not depend on {target}: data flows down"));
+                findings.push(format!(
+                    "{name} may not depend on {target}: data flows down"
+                ));
             }
         }
     }
@@ -88,17 +107,27 @@ fn edges(metadata: &Value) -> Vec<String> {
 
 fn long_files() -> Result<Vec<String>> {
     let output = std::process::Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"])
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "*.rs",
+        ])
         .current_dir(host::root())
         .output()
         .context("cannot start git")?;
     let mut findings = Vec::new();
     for name in String::from_utf8_lossy(&output.stdout).lines() {
         // A file that is deleted but still in the index is not long.
-        let Ok(text) = fs::read_to_string(host::root().join(name)) else { continue };
+        let Ok(text) = fs::read_to_string(host::root().join(name)) else {
+            continue;
+        };
         let lines = text.lines().count();
         if lines > LINES_MAX {
-            findings.push(format!("{name} has {lines} lines; more than {LINES_MAX} are two files"));
+            findings.push(format!(
+                "{name} has {lines} lines; more than {LINES_MAX} are two files"
+            ));
         }
     }
     Ok(findings)
@@ -117,8 +146,15 @@ mod tests {
 
     #[test]
     fn an_edge_upwards_is_found() {
-        let findings = edges(&package("homenode-units", "homenode-topology", &Value::Null));
-        assert_eq!(findings, ["homenode-units may not depend on homenode-topology: data flows down"]);
+        let findings = edges(&package(
+            "homenode-units",
+            "homenode-topology",
+            &Value::Null,
+        ));
+        assert_eq!(
+            findings,
+            ["homenode-units may not depend on homenode-topology: data flows down"]
+        );
     }
 
     #[test]

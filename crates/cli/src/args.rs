@@ -37,7 +37,9 @@ pub(crate) enum Command {
 
 /// Tell the whole story: layout, verdict, memory per node, who uses it, next steps.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  homenode report\n  homenode report --html numa.html --top 20\n  homenode report --json | jq .report.verdict")]
+#[command(
+    after_help = "Examples:\n  homenode report\n  homenode report --html numa.html --top 20\n  homenode report --json | jq .report.verdict"
+)]
 pub(crate) struct ReportArgs {
     /// Also write the report, with a drawing, as one web page.
     #[arg(long, value_name = "FILE")]
@@ -55,8 +57,13 @@ pub(crate) struct ReportArgs {
 
 /// Show nodes, CPUs, caches, memory, distances, devices and the mode they are set up in.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  homenode topo\n  homenode topo --full --svg machine.svg\n  homenode topo --cpus 0x10000          which CPUs and nodes a mask means\n  homenode topo --synthetic 'pack:2 [numa(memory=16GB)] l3:1 core:4 pu:2'\n  homenode topo --hwloc-xml | lstopo -i - --if xml")]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[command(
+    after_help = "Examples:\n  homenode topo\n  homenode topo --full --svg machine.svg\n  homenode topo --cpus 0x10000          which CPUs and nodes a mask means\n  homenode topo --synthetic 'pack:2 [numa(memory=16GB)] l3:1 core:4 pu:2'\n  homenode topo --hwloc-xml | lstopo -i - --if xml"
+)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(crate) struct TopoArgs {
     /// Read everything: cores, all caches, devices, tiers, huge pages, firmware tables.
     #[arg(long)]
@@ -80,7 +87,10 @@ pub(crate) struct TopoArgs {
 /// The form of the output; text unless said otherwise.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub(crate) struct TopoOutput {
     /// Print JSON (schema homenode.topology/1).
     #[arg(long)]
@@ -101,7 +111,9 @@ pub(crate) struct TopoOutput {
 
 /// Save what homenode reads, without host names, serial numbers and command lines.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  homenode capture mymachine\n  homenode topo --root mymachine\n  tar caf mymachine.tar.gz mymachine     to send with a bug report")]
+#[command(
+    after_help = "Examples:\n  homenode capture mymachine\n  homenode topo --root mymachine\n  tar caf mymachine.tar.gz mymachine     to send with a bug report"
+)]
 pub(crate) struct CaptureArgs {
     /// The folder to write; must not exist or be empty.
     #[arg(value_name = "DIR")]
@@ -110,7 +122,9 @@ pub(crate) struct CaptureArgs {
 
 /// `500ms`, `2s`, `1m`.
 fn parse_interval(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let milliseconds = match unit {
         "ms" => Some(1),
@@ -147,7 +161,16 @@ mod tests {
     fn intervals_carry_their_unit() {
         assert_eq!(parse_interval("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_interval("2s"), Ok(Duration::from_secs(2)));
-        for text in ["", "5", "s", "-1s", "1h", "0s", "99999999999999999999s", "61m"] {
+        for text in [
+            "",
+            "5",
+            "s",
+            "-1s",
+            "1h",
+            "0s",
+            "99999999999999999999s",
+            "61m",
+        ] {
             parse_interval(text).unwrap_err();
         }
     }

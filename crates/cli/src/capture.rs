@@ -32,9 +32,18 @@ pub(crate) fn run(
     let source = Source::Captured(folder.display().to_string());
     read_topology(&snapshot, source, Detail::Full).map_err(|error| machine.explain(error))?;
     snapshot.write_to(folder).map_err(|error| {
-        Helped::wrap("cannot save the machine", error, "name a folder that may be written")
+        Helped::wrap(
+            "cannot save the machine",
+            error,
+            "name a folder that may be written",
+        )
     })?;
-    writeln!(out, "saved {} files to {}", snapshot.files().count(), folder.display())?;
+    writeln!(
+        out,
+        "saved {} files to {}",
+        snapshot.files().count(),
+        folder.display()
+    )?;
     for (what, why) in [
         ("firmware tables", topology.firmware.srat.why()),
         ("memory slots", topology.memory_slots.why()),
@@ -43,8 +52,15 @@ pub(crate) fn run(
             writeln!(out, "left out: {what} ({why})")?;
         }
     }
-    writeln!(out, "removed: host name, serial numbers, command lines, group names")?;
-    writeln!(out, "look at it with: homenode topo --root {}", folder.display())?;
+    writeln!(
+        out,
+        "removed: host name, serial numbers, command lines, group names"
+    )?;
+    writeln!(
+        out,
+        "look at it with: homenode topo --root {}",
+        folder.display()
+    )?;
     Ok(())
 }
 

@@ -13,7 +13,10 @@ pub(crate) struct Helped {
 impl Helped {
     /// An error with its next step.
     pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
-        anyhow::Error::new(Self { message: message.into(), help: help.into() })
+        anyhow::Error::new(Self {
+            message: message.into(),
+            help: help.into(),
+        })
     }
 
     /// As [`Self::new`], with the whole chain of another error as the message.

@@ -27,7 +27,10 @@ pub(crate) fn run(
     let machine = Machine::open(machine)?;
     let topology = machine.topology(Detail::Full)?;
     let verdict = topology.verdict();
-    let drawing = args.html.is_some().then(|| topology_svg(&topology, &verdict));
+    let drawing = args
+        .html
+        .is_some()
+        .then(|| topology_svg(&topology, &verdict));
     let options = GatherOptions {
         interval: args.interval,
         process_count: args.top,
@@ -53,7 +56,9 @@ pub(crate) fn run(
     } else {
         out.write_all(report_text(&report, Terminal::ask().width).as_bytes())?;
     }
-    let Some(path) = &args.html else { return Ok(()) };
+    let Some(path) = &args.html else {
+        return Ok(());
+    };
     if args.json && path.as_os_str() == "-" {
         return Err(Helped::new(
             "--json and --html - both write to standard output",
@@ -67,15 +72,24 @@ pub(crate) fn run(
 }
 
 /// Shows the step on one line of standard error, which the next one overwrites.
-#[expect(clippy::print_stderr, reason = "progress is for the person at the terminal")]
+#[expect(
+    clippy::print_stderr,
+    reason = "progress is for the person at the terminal"
+)]
 fn show(step: &Progress) {
     match step {
         Progress::ReadingProcesses => eprint!("\r\x1b[Kreading processes"),
         Progress::Locating { done, total } => {
-            eprint!("\r\x1b[Klocating memory: process {} of up to {total}", done + 1);
+            eprint!(
+                "\r\x1b[Klocating memory: process {} of up to {total}",
+                done + 1
+            );
         }
         Progress::Waiting { left } => {
-            eprint!("\r\x1b[Kwatching the counters for {:.1} s", left.as_secs_f64());
+            eprint!(
+                "\r\x1b[Kwatching the counters for {:.1} s",
+                left.as_secs_f64()
+            );
         }
     }
 }

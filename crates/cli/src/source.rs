@@ -31,7 +31,10 @@ impl Machine {
     /// When the folder cannot be opened.
     pub(crate) fn open(args: &MachineArgs) -> anyhow::Result<Self> {
         // An empty HOMENODE_ROOT is an unset one.
-        let Some(folder) = args.root.as_deref().filter(|folder| !folder.as_os_str().is_empty())
+        let Some(folder) = args
+            .root
+            .as_deref()
+            .filter(|folder| !folder.as_os_str().is_empty())
         else {
             return Ok(Self::Live(Live));
         };
@@ -92,18 +95,28 @@ impl Machine {
 /// # Errors
 ///
 /// When the file cannot be read or is no hwloc XML.
-#[expect(clippy::disallowed_methods, reason = "a file that the user names, not one of a machine")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a file that the user names, not one of a machine"
+)]
 pub(crate) fn read_hwloc_xml(path: &Path) -> anyhow::Result<Topology> {
     let name = path.display().to_string();
     let mut text = Vec::new();
     let read = if name == "-" {
-        std::io::stdin().lock().take(DESCRIPTION_LIMIT_BYTES).read_to_end(&mut text)
+        std::io::stdin()
+            .lock()
+            .take(DESCRIPTION_LIMIT_BYTES)
+            .read_to_end(&mut text)
     } else {
         std::fs::File::open(path)
             .and_then(|file| file.take(DESCRIPTION_LIMIT_BYTES).read_to_end(&mut text))
     };
     read.map_err(|error| {
-        Helped::wrap(format!("cannot read {name}"), error, "give --from-xml a file or -")
+        Helped::wrap(
+            format!("cannot read {name}"),
+            error,
+            "give --from-xml a file or -",
+        )
     })?;
     parse_hwloc_xml(&text, &name).map_err(|error| {
         Helped::wrap(

@@ -23,8 +23,14 @@ impl Terminal {
             .map(|size| usize::from(size.ws_col))
             .filter(|&columns| columns > 0)
             .unwrap_or(WIDTH_DEFAULT);
-        #[expect(clippy::disallowed_methods, reason = "the environment is resolved here")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the environment is resolved here"
+        )]
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { width, colour: is_terminal && !no_color }
+        Self {
+            width,
+            colour: is_terminal && !no_color,
+        }
     }
 }

@@ -29,7 +29,11 @@ pub(crate) fn run(
     let topology = read(args, machine)?;
     if let Some(translation) = translate(args, &topology)? {
         if args.output.json {
-            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&translation)?)?);
+            return Ok(writeln!(
+                out,
+                "{}",
+                serde_json::to_string_pretty(&translation)?
+            )?);
         }
         return translation.print(out);
     }
@@ -45,7 +49,11 @@ pub(crate) fn run(
         topology_json(&topology, &topology.verdict())
     } else {
         let Terminal { width, colour } = Terminal::ask();
-        let options = TextOptions { width, colour, full: args.full };
+        let options = TextOptions {
+            width,
+            colour,
+            full: args.full,
+        };
         topology_text(&topology, &topology.verdict(), &options)
     };
     Ok(out.write_all(text.as_bytes())?)
@@ -70,7 +78,10 @@ fn translate(args: &TopoArgs, topology: &Topology) -> anyhow::Result<Option<Tran
     if let Some(text) = &args.cpus {
         return Translation::of_cpus(text, topology).map(Some);
     }
-    args.nodes.as_ref().map(|text| Translation::of_nodes(text, topology)).transpose()
+    args.nodes
+        .as_ref()
+        .map(|text| Translation::of_nodes(text, topology))
+        .transpose()
 }
 
 /// Writes a file that the user named; `-` is standard output.
@@ -80,11 +91,17 @@ fn translate(args: &TopoArgs, topology: &Topology) -> anyhow::Result<Option<Tran
 /// When it cannot be written.
 pub(crate) fn write_file(path: &Path, text: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     if path == Path::new("-") {
-        return out.write_all(text.as_bytes()).context("cannot write to standard output");
+        return out
+            .write_all(text.as_bytes())
+            .context("cannot write to standard output");
     }
     std::fs::write(path, text).map_err(|error| {
         let what = format!("cannot write {}", path.display());
-        Helped::wrap(what, error, "name a file in a folder that exists and may be written")
+        Helped::wrap(
+            what,
+            error,
+            "name a file in a folder that exists and may be written",
+        )
     })?;
     Ok(writeln!(out, "wrote {}", path.display())?)
 }

@@ -37,7 +37,11 @@ impl Translation {
             || text.starts_with("0X")
             || text.ends_with('h')
             || text.ends_with('H');
-        let cpus = if is_mask { CpuSet::parse_mask(text) } else { CpuSet::parse_list(text) };
+        let cpus = if is_mask {
+            CpuSet::parse_mask(text)
+        } else {
+            CpuSet::parse_list(text)
+        };
         let cpus = cpus.map_err(|error| {
             Helped::wrap(
                 format!("cannot read --cpus `{text}`"),
@@ -66,7 +70,10 @@ impl Translation {
         })?;
         let missing = nodes.difference(&topology.node_ids());
         if !missing.is_empty() {
-            return Err(Helped::new(format!("expected nodes of this machine, found {missing}"), help));
+            return Err(Helped::new(
+                format!("expected nodes of this machine, found {missing}"),
+                help,
+            ));
         }
         let cpus = topology
             .nodes
@@ -74,26 +81,43 @@ impl Translation {
             .filter(|node| nodes.contains(node.id))
             .fold(CpuSet::new(), |all, node| all.union(&node.cpus));
         if cpus.is_empty() {
-            return Err(Helped::new(format!("nodes `{text}` have no CPUs online"), help));
+            return Err(Helped::new(
+                format!("nodes `{text}` have no CPUs online"),
+                help,
+            ));
         }
         Ok(Self::new(cpus, topology))
     }
 
     fn new(cpus: CpuSet, topology: &Topology) -> Self {
-        let holds: Vec<_> =
-            topology.nodes.iter().filter(|node| node.cpus.intersects(&cpus)).collect();
-        let all = holds.iter().fold(CpuSet::new(), |all, node| all.union(&node.cpus));
+        let holds: Vec<_> = topology
+            .nodes
+            .iter()
+            .filter(|node| node.cpus.intersects(&cpus))
+            .collect();
+        let all = holds
+            .iter()
+            .fold(CpuSet::new(), |all, node| all.union(&node.cpus));
         let words: Vec<u32> = cpus.words_u32().collect();
         let mut mask = String::from("0x");
         for (position, word) in words.iter().rev().enumerate() {
-            let digits = if position == 0 { format!("{word:x}") } else { format!("{word:08x}") };
+            let digits = if position == 0 {
+                format!("{word:x}")
+            } else {
+                format!("{word:08x}")
+            };
             mask.push_str(&digits);
         }
         Self {
             schema: "homenode.cpus/1",
             mask,
             kernel_mask: cpus.to_mask(),
-            nodes: holds.iter().map(|node| node.id).collect::<Vec<NodeId>>().into_iter().collect(),
+            nodes: holds
+                .iter()
+                .map(|node| node.id)
+                .collect::<Vec<NodeId>>()
+                .into_iter()
+                .collect(),
             whole_nodes: all == cpus,
             not_online: cpus.difference(&topology.cpus.online),
             cpus,
@@ -106,10 +130,19 @@ impl Translation {
     ///
     /// When the output cannot be written.
     pub(crate) fn print(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        writeln!(out, "CPUs         {}  ({} in all)", self.cpus, self.cpus.len())?;
+        writeln!(
+            out,
+            "CPUs         {}  ({} in all)",
+            self.cpus,
+            self.cpus.len()
+        )?;
         writeln!(out, "mask         {}", self.mask)?;
         writeln!(out, "kernel mask  {}", self.kernel_mask)?;
-        let nodes = if self.nodes.is_empty() { "none".to_owned() } else { self.nodes.to_string() };
+        let nodes = if self.nodes.is_empty() {
+            "none".to_owned()
+        } else {
+            self.nodes.to_string()
+        };
         let whole = match (self.nodes.is_empty(), self.whole_nodes) {
             (true, _) => "",
             (false, true) => "  (all of their CPUs)",
@@ -122,7 +155,11 @@ impl Translation {
         }
         writeln!(out, "\ntaskset      --cpu-list {}", self.cpus)?;
         if !self.not_online.is_empty() {
-            writeln!(out, "not online   {}  (this machine does not have them)", self.not_online)?;
+            writeln!(
+                out,
+                "not online   {}  (this machine does not have them)",
+                self.not_online
+            )?;
         }
         Ok(())
     }

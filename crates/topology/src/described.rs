@@ -27,6 +27,7 @@ pub(crate) fn unknown_machine(source: Source, why: &str) -> Topology {
         caches: Vec::new(),
         core_kinds: Vec::new(),
         nodes: Vec::new(),
+        nodes_implied: false,
         nodes_offline: NodeSet::new(),
         distances: Reading::absent(why),
         memory_total: Reading::absent(why),

@@ -5,7 +5,7 @@ use homenode_host::Snapshot;
 use crate::dmi::scrub_dmi;
 
 /// Words of the kernel's command line that change what CPUs, nodes and memory look like.
-const KERNEL_OPTIONS: [&str; 17] = [
+const KERNEL_OPTIONS: [&str; 16] = [
     "numa=",
     "numa_balancing=",
     "isolcpus=",
@@ -21,7 +21,6 @@ const KERNEL_OPTIONS: [&str; 17] = [
     "hugepagesz=",
     "default_hugepagesz=",
     "transparent_hugepage=",
-    "mitigations=",
     "cgroup_disable=",
 ];
 

@@ -3,9 +3,9 @@
 use std::fs;
 
 use homenode_lab::NodeShape;
-use homenode_units::{Bytes, CpuSet, NodeId, NodeSet};
+use homenode_units::{Bytes, CpuSet, NodeSet};
 
-use crate::support::{node_file, node_set, output_of, shape};
+use crate::support::{memory_total, node_file, node_set, output_of, shape};
 
 fn ids(nodes: &[NodeShape], wanted: impl Fn(&NodeShape) -> bool) -> NodeSet {
     nodes
@@ -68,16 +68,6 @@ fn nodes_have_their_memory() {
             assert!(found > Bytes(0), "node {} has memory", node.id);
         }
     }
-}
-
-fn memory_total(node: NodeId) -> Bytes {
-    let meminfo = node_file(&format!("node{node}/meminfo"));
-    let kib = meminfo
-        .lines()
-        .find_map(|line| line.split_once("MemTotal:"))
-        .and_then(|(_, value)| value.trim().strip_suffix(" kB"))
-        .unwrap_or_else(|| panic!("no MemTotal in {meminfo}"));
-    Bytes::from_kib(kib.parse().unwrap())
 }
 
 #[test]

@@ -5,3 +5,4 @@
 
 mod kernel;
 mod support;
+mod topology;

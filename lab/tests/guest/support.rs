@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use homenode_lab::Shape;
-use homenode_units::NodeSet;
+use homenode_units::{Bytes, NodeId, NodeSet};
 
 /// The shape of this guest.
 pub(crate) fn shape() -> Shape {
@@ -40,4 +40,15 @@ pub(crate) fn output_of(program: &str, arguments: &[&str]) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     stdout
+}
+
+/// A node's memory as the kernel counts it.
+pub(crate) fn memory_total(node: NodeId) -> Bytes {
+    let meminfo = node_file(&format!("node{node}/meminfo"));
+    let kib = meminfo
+        .lines()
+        .find_map(|line| line.split_once("MemTotal:"))
+        .and_then(|(_, value)| value.trim().strip_suffix(" kB"))
+        .unwrap_or_else(|| panic!("no MemTotal in {meminfo}"));
+    Bytes::from_kib(kib.parse().unwrap())
 }

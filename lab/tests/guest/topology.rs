@@ -37,7 +37,12 @@ fn nodes_cpus_and_memory_are_those_of_the_shape() {
         assert_eq!(cpus(&found["cpus"]), expected.cpus, "node {}", expected.id);
         let memory = Bytes(found["memory_total"].as_u64().unwrap());
         assert_eq!(memory, memory_total(expected.id), "node {}", expected.id);
-        assert_eq!(memory == Bytes(0), expected.memory == Bytes(0), "node {}", expected.id);
+        assert_eq!(
+            memory == Bytes(0),
+            expected.memory == Bytes(0),
+            "node {}",
+            expected.id
+        );
         if !expected.cpus.is_empty() {
             assert_eq!(found["nearest_cpu_nodes"], expected.id.to_string());
         }
@@ -104,8 +109,14 @@ fn the_firmware_tables_hold_the_shape() {
         return;
     };
     for expected in shape.nodes() {
-        let domain = domains.iter().find(|domain| domain["domain"] == expected.id.0).unwrap();
-        assert_eq!(domain["processors"].as_u64().unwrap(), expected.cpus.len() as u64);
+        let domain = domains
+            .iter()
+            .find(|domain| domain["domain"] == expected.id.0)
+            .unwrap();
+        assert_eq!(
+            domain["processors"].as_u64().unwrap(),
+            expected.cpus.len() as u64
+        );
         assert_eq!(domain["memory"].as_u64().unwrap(), expected.memory.0);
     }
 }
@@ -115,11 +126,17 @@ fn latency_and_bandwidth_are_those_of_the_firmware() {
     let (shape, topo) = (shape(), topo());
     for entry in &shape.hmat {
         let access = &node(&topo, entry.to)["access"][0];
-        assert_eq!(access["read_latency"].as_f64().unwrap(), f64::from(entry.latency_ns));
+        assert_eq!(
+            access["read_latency"].as_f64().unwrap(),
+            f64::from(entry.latency_ns)
+        );
         // The kernel's unit is MB/s, and QEMU counts it in units of 2^20.
         let megabytes = entry.bandwidth_per_second.0 >> 20;
         let bandwidth = access["read_bandwidth"].as_f64().unwrap();
-        assert!((bandwidth / 1e6 - megabytes as f64).abs() < 0.5, "{bandwidth}");
+        assert!(
+            (bandwidth / 1e6 - megabytes as f64).abs() < 0.5,
+            "{bandwidth}"
+        );
     }
 }
 
@@ -130,7 +147,11 @@ fn the_numactl_form_is_numactls_to_the_byte() {
     const TRIES: usize = 20;
     let list = || output_of("numactl", &["--hardware"]);
     for _ in 0..TRIES {
-        let (before, ours, after) = (list(), output_of("homenode", &["topo", "--numactl"]), list());
+        let (before, ours, after) = (
+            list(),
+            output_of("homenode", &["topo", "--numactl"]),
+            list(),
+        );
         if before == after {
             assert_eq!(ours, before);
             return;
@@ -143,7 +164,10 @@ fn the_numactl_form_is_numactls_to_the_byte() {
 fn a_capture_reads_back_as_the_machine() {
     let folder = "/tmp/captured";
     output_of("homenode", &["capture", folder]);
-    let mut captured = parse(&output_of("homenode", &["topo", "--json", "--root", folder]));
+    let mut captured = parse(&output_of(
+        "homenode",
+        &["topo", "--json", "--root", folder],
+    ));
     let mut live = topo();
     for machine in [&mut captured, &mut live] {
         machine["topology"]["source"].take();
@@ -165,7 +189,8 @@ fn the_text_names_every_node() {
     for expected in shape.expected_nodes() {
         let id = expected.id.to_string();
         assert!(
-            text.lines().any(|line| line.split_whitespace().next() == Some(&id)),
+            text.lines()
+                .any(|line| line.split_whitespace().next() == Some(&id)),
             "no line for node {id} in\n{text}"
         );
     }
