@@ -104,7 +104,7 @@ pub(crate) struct TopoOutput {
     /// Print star maps, as Coreinfo does.
     #[arg(long)]
     pub(crate) coreinfo: bool,
-    /// Print what `numactl --hardware` prints.
+    /// Print what `numactl --hardware` prints, in the layout of the installed release.
     #[arg(long)]
     pub(crate) numactl: bool,
 }

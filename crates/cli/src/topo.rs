@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context as _;
+use homenode_host::{Files as _, Live};
 use homenode_report::{
-    TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json, topology_svg,
-    topology_text,
+    NumactlRelease, TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json,
+    topology_svg, topology_text,
 };
 use homenode_topology::{Detail, Topology};
 
@@ -42,7 +43,7 @@ pub(crate) fn run(
     } else if args.output.coreinfo {
         coreinfo(&topology)
     } else if args.output.numactl {
-        numactl_hardware(&topology)
+        numactl_hardware(&topology, installed_numactl())
     } else if let Some(path) = &args.output.svg {
         return write_file(path, &topology_svg(&topology, &topology.verdict()), out);
     } else if args.output.json {
@@ -72,6 +73,29 @@ fn read(args: &TopoArgs, machine: &MachineArgs) -> anyhow::Result<Topology> {
         args.full || output.json || output.hwloc_xml || output.svg.is_some() || output.coreinfo;
     let detail = if full { Detail::Full } else { Detail::Fast };
     Machine::open(machine)?.topology(detail)
+}
+
+/// The release whose listing people know here: the installed one's, or the newest.
+///
+/// Told by an option that came with the wider columns, since `numactl --version` came with them
+/// too and an unknown program is not run just to lay out a table.
+fn installed_numactl() -> NumactlRelease {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment is resolved here"
+    )]
+    let search_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut program = Vec::new();
+    let found = std::env::split_paths(&search_path).any(|folder| {
+        Live.read(&folder.join("numactl").to_string_lossy(), &mut program)
+            .is_ok()
+    });
+    let knows = |option: &[u8]| program.windows(option.len()).any(|part| part == option);
+    if found && !knows(b"cpu-compress") {
+        NumactlRelease::Before2_0_19
+    } else {
+        NumactlRelease::Since2_0_19
+    }
 }
 
 fn translate(args: &TopoArgs, topology: &Topology) -> anyhow::Result<Option<Translation>> {

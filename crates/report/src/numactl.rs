@@ -5,11 +5,31 @@ use std::fmt::Write as _;
 use homenode_topology::{Distance, Topology};
 use homenode_units::{Bytes, NodeMatrix, Reading};
 
-/// What `numactl -H` (2.0.16) prints for this machine.
+/// The releases of numactl whose listings differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NumactlRelease {
+    /// Up to 2.0.18: numbers of the distance table take three columns.
+    Before2_0_19,
+    /// 2.0.19: they take four.
+    #[default]
+    Since2_0_19,
+}
+
+impl NumactlRelease {
+    /// Columns of a digit string; a blank for the sign comes before it.
+    fn digits(self) -> usize {
+        match self {
+            Self::Before2_0_19 => 2,
+            Self::Since2_0_19 => 3,
+        }
+    }
+}
+
+/// What `numactl -H` prints for this machine.
 ///
 /// Scripts parse this text, so every blank is copied, the one at the end of each row of distances
-/// too. A number of the distance table is `% 3d`: a blank for the sign, then at least two
-/// columns, so that 255 takes four and moves the rest of its row to the right. Nodes without
+/// too. A number of the distance table is `% 3d` (`% 4d` since 2.0.19): a blank for the sign, then
+/// at least two columns, so that 255 takes four and moves the rest of its row to the right. Nodes without
 /// memory are listed with `0 MB`, nodes without CPUs with nothing after `cpus:`. Distances are
 /// given up as a whole when the last node's distance to the first is 0, which is libnuma's test
 /// for "no table".
@@ -27,7 +47,7 @@ use homenode_units::{Bytes, NodeMatrix, Reading};
 /// * a distance row that is too short is filled with 0: where the reader found no usable table, we
 ///   say `No distance information available.`
 #[must_use]
-pub fn numactl_hardware(topology: &Topology) -> String {
+pub fn numactl_hardware(topology: &Topology, release: NumactlRelease) -> String {
     let mut text = String::new();
     let ids = topology.node_ids();
     // Writing to a String cannot fail, here and below.
@@ -47,7 +67,7 @@ pub fn numactl_hardware(topology: &Topology) -> String {
         .known()
         .filter(|matrix| is_filled(matrix))
     {
-        Some(matrix) => push_distances(&mut text, matrix),
+        Some(matrix) => push_distances(&mut text, matrix, release.digits()),
         None => text.push_str("No distance information available.\n"),
     }
     text
@@ -68,16 +88,16 @@ fn is_filled(matrix: &NodeMatrix<Distance>) -> bool {
         .is_some_and(|distance| distance.0 != 0)
 }
 
-fn push_distances(text: &mut String, matrix: &NodeMatrix<Distance>) {
-    text.push_str("node distances:\nnode ");
+fn push_distances(text: &mut String, matrix: &NodeMatrix<Distance>, digits: usize) {
+    let _ = write!(text, "node distances:\nnode{:1$}", "", digits - 1);
     for node in matrix.nodes() {
-        let _ = write!(text, " {:>2} ", node.0);
+        let _ = write!(text, " {:>digits$} ", node.0);
     }
     text.push('\n');
     for (from, row) in matrix.rows() {
-        let _ = write!(text, " {:>2}: ", from.0);
+        let _ = write!(text, " {:>digits$}: ", from.0);
         for distance in row {
-            let _ = write!(text, " {:>2} ", distance.0);
+            let _ = write!(text, " {:>digits$} ", distance.0);
         }
         text.push('\n');
     }
@@ -97,7 +117,7 @@ node 0 cpus: 0 1 2 3 4 5
 node 0 size: 8192 MB
 node 0 free: 7892 MB
 ";
-        let text = numactl_hardware(&sample::sparse());
+        let text = numactl_hardware(&sample::sparse(), NumactlRelease::Before2_0_19);
         assert!(text.starts_with(expected), "{text}");
         let distances = "\
 node distances:
@@ -111,7 +131,7 @@ node   0   1   2  33  34  45  72  73
     #[test]
     fn ids_and_distances_of_three_digits_widen_their_row() {
         // numactl 2.0.16 over a hand-made tree with nodes 0, 1 and 103.
-        let text = numactl_hardware(&sample::gpus());
+        let text = numactl_hardware(&sample::gpus(), NumactlRelease::Before2_0_19);
         assert!(
             text.contains("\nnode   0   8  250  251  252  253  254  255 \n"),
             "{text}"
@@ -125,7 +145,7 @@ node   0   1   2  33  34  45  72  73
 
     #[test]
     fn what_is_missing_is_not_available() {
-        let text = numactl_hardware(&sample::nothing_but_cpus());
+        let text = numactl_hardware(&sample::nothing_but_cpus(), NumactlRelease::Before2_0_19);
         assert!(text.contains("\nnode 7 size: <not available>\nnode 7 free: <not available>\n"));
         assert!(
             text.ends_with("\nNo distance information available.\n"),
@@ -135,7 +155,7 @@ node   0   1   2  33  34  45  72  73
 
     #[test]
     fn a_memoryless_node_has_zero_megabytes() {
-        let text = numactl_hardware(&sample::memoryless());
+        let text = numactl_hardware(&sample::memoryless(), NumactlRelease::Before2_0_19);
         assert!(
             text.contains("\nnode 1 size: 0 MB\nnode 1 free: 0 MB\n"),
             "{text}"
@@ -148,6 +168,22 @@ node   0   1   2  33  34  45  72  73
         let rows = vec![vec![Distance(0)]];
         let nodes = topology.distances.known().unwrap().nodes().to_vec();
         topology.distances = Reading::Known(NodeMatrix::from_rows(nodes, rows).unwrap());
-        assert!(numactl_hardware(&topology).ends_with("No distance information available.\n"));
+        assert!(
+            numactl_hardware(&topology, NumactlRelease::Before2_0_19)
+                .ends_with("No distance information available.\n")
+        );
+    }
+
+    #[test]
+    fn the_newer_release_has_wider_columns() {
+        // numactl 2.0.19 in a guest with two nodes.
+        let text = numactl_hardware(&sample::two_nodes(), NumactlRelease::Since2_0_19);
+        let distances = "\
+node distances:
+node     0    1 
+   0:   10   21 
+   1:   21   10 
+";
+        assert!(text.ends_with(distances), "{text}");
     }
 }

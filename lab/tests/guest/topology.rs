@@ -99,6 +99,9 @@ fn the_verdict_is_the_expected_one() {
     );
 }
 
+/// What a PC keeps for video memory and firmware below 1 MiB is not in the table.
+const HOLE_BYTES: Bytes = Bytes(384 << 10);
+
 #[test]
 fn the_firmware_tables_hold_the_shape() {
     let (shape, topo) = (shape(), topo());
@@ -117,7 +120,13 @@ fn the_firmware_tables_hold_the_shape() {
             domain["processors"].as_u64().unwrap(),
             expected.cpus.len() as u64
         );
-        assert_eq!(domain["memory"].as_u64().unwrap(), expected.memory.0);
+        let memory = Bytes(domain["memory"].as_u64().unwrap());
+        assert!(
+            memory <= expected.memory && memory + HOLE_BYTES >= expected.memory,
+            "node {}: expected {}, found {memory}",
+            expected.id,
+            expected.memory
+        );
     }
 }
 
