@@ -16,7 +16,7 @@ mod tree;
 use homenode_topology::{
     Access, CacheKind, Detail, Device, DeviceKind, MemoryKind, Node, Topology, Vendor, hwloc_info,
 };
-use homenode_units::{BytesPerSecond, CpuSet, Nanoseconds, Reading};
+use homenode_units::{Bytes, BytesPerSecond, CpuSet, Nanoseconds, Reading};
 
 use element::{Element, document, mask};
 use tree::{Kind, Object, Tree};
@@ -247,7 +247,9 @@ fn numa_node(topology: &Topology, tree: &mut Tree<'_>, at: usize, node: &Node) -
     if let Reading::Known(kind) = node.memory_kind {
         element.set("subtype", subtype(kind));
     }
-    if let Reading::Known(size) = node.memory_total {
+    if let Reading::Known(size) = node.memory_total
+        && size.0 > 0
+    {
         element.set("local_memory", size.0.to_string());
     }
     node_infos(&mut element, topology, node, &cpus);
@@ -289,8 +291,10 @@ fn node_infos(element: &mut Element, topology: &Topology, node: &Node, place: &C
             &node.nearest_cpu_nodes.to_string(),
         );
     }
-    if let Reading::Absent { why } = &node.memory_total {
-        element.add_absence(hwloc_info::MEMORY, why);
+    match &node.memory_total {
+        Reading::Known(Bytes(0)) => element.add_info(hwloc_info::MEMORY, "0"),
+        Reading::Known(_) => {}
+        Reading::Absent { why } => element.add_absence(hwloc_info::MEMORY, why),
     }
     if let Reading::Known(free) = node.memory_free {
         element.add_info(hwloc_info::MEMORY_FREE, &free.0.to_string());

@@ -110,8 +110,16 @@ impl<'a> Tree<'a> {
             last_gp_index: 0,
         };
         let mut innermost = tree.add_machine(topology);
+        let packages = Packages::of(topology);
         for (kind, cpus) in candidates(topology) {
-            tree.add(kind, cpus, &mut innermost);
+            match packages.crossed_by(&cpus) {
+                // A package is worth more than what lies across it, even where it is smaller.
+                Some(package) => {
+                    let what = across(&kind, &cpus, &Kind::Package(package), &package.cpus);
+                    tree.not_expressed.push(what);
+                }
+                None => tree.add(kind, cpus, &mut innermost),
+            }
         }
         for at in 0..tree.objects.len() {
             let mut children = std::mem::take(&mut tree.objects[at].children);
@@ -164,7 +172,7 @@ impl<'a> Tree<'a> {
     /// its CPUs have different innermost objects, it lies across them.
     fn add(&mut self, kind: Kind<'a>, cpus: CpuSet, innermost: &mut BTreeMap<CpuId, usize>) {
         if !kind.has_type() {
-            let what = format!("{} of CPUs {cpus}: hwloc has no such type", kind.name());
+            let what = format!("{}: hwloc has no such type", in_words(&kind, &cpus));
             self.not_expressed.push(what);
             return;
         }
@@ -178,12 +186,8 @@ impl<'a> Tree<'a> {
                 _ => parent,
             };
             let crossed = &self.objects[crossed];
-            self.not_expressed.push(format!(
-                "{} of CPUs {cpus} lies across {} of CPUs {}",
-                kind.name(),
-                crossed.kind.name(),
-                crossed.cpus
-            ));
+            let what = across(&kind, &cpus, &crossed.kind, &crossed.cpus);
+            self.not_expressed.push(what);
             return;
         }
         let at = self.push(kind, cpus, Some(parent));
@@ -281,6 +285,49 @@ impl<'a> Tree<'a> {
             self.objects[at].node_set = self.objects[at].node_set.union(&from_above);
             above.push(from_above);
         }
+    }
+}
+
+fn in_words(kind: &Kind<'_>, cpus: &CpuSet) -> String {
+    format!("{} of CPUs {cpus}", kind.name())
+}
+
+fn across(kind: &Kind<'_>, cpus: &CpuSet, other: &Kind<'_>, other_cpus: &CpuSet) -> String {
+    format!(
+        "{} lies across {}",
+        in_words(kind, cpus),
+        in_words(other, other_cpus)
+    )
+}
+
+/// The package of each CPU.
+struct Packages<'a> {
+    of_cpu: BTreeMap<CpuId, &'a CpuGroup>,
+}
+
+impl<'a> Packages<'a> {
+    fn of(topology: &'a Topology) -> Self {
+        let packages = topology.packages.iter();
+        let of_cpu =
+            packages.flat_map(|package| package.cpus.iter().map(move |cpu| (cpu, package)));
+        Self {
+            of_cpu: of_cpu.collect(),
+        }
+    }
+
+    /// A package of which these CPUs are a part, while others of them are not in it.
+    fn crossed_by(&self, cpus: &CpuSet) -> Option<&'a CpuGroup> {
+        let mut last: Option<&CpuGroup> = None;
+        for package in cpus.iter().filter_map(|cpu| self.of_cpu.get(&cpu).copied()) {
+            if last.is_some_and(|last| std::ptr::eq(last, package)) {
+                continue;
+            }
+            if !cpus.is_subset(&package.cpus) && !package.cpus.is_subset(cpus) {
+                return Some(package);
+            }
+            last = Some(package);
+        }
+        None
     }
 }
 

@@ -27,7 +27,7 @@ pub const NOT_EXPRESSED: &str = "HomenodeNotExpressed";
 pub const CPUS: &str = "HomenodeCpus";
 /// NUMA node: the nodes whose CPUs are nearest.
 pub const NEAREST_CPU_NODES: &str = "HomenodeNearestCpuNodes";
-/// NUMA node: why its size is not known. hwloc writes no size for zero and for unknown.
+/// NUMA node: `0` or why its size is not known. hwloc writes no size in either case.
 pub const MEMORY: &str = "HomenodeMemory";
 /// NUMA node: free memory in bytes.
 pub const MEMORY_FREE: &str = "HomenodeMemoryFree";

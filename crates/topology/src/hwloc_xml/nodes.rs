@@ -70,17 +70,9 @@ fn node(
     let size: Option<u64> = object.element.number("local_memory", "a number of bytes")?;
     node.memory_total = match (size, object.info(info::MEMORY)) {
         (Some(size), _) => Reading::Known(Bytes(size)),
-        (None, Some(text)) => match text.strip_prefix(info::ABSENT) {
-            Some(why) => Reading::absent(why),
-            None => {
-                return Err(bad_info(
-                    object,
-                    info::MEMORY,
-                    "absent: and the reason",
-                    text,
-                ));
-            }
-        },
+        (None, Some(text)) => reading(text)
+            .ok_or_else(|| bad_info(object, info::MEMORY, "a number of bytes", text))?
+            .map(Bytes),
         (None, None) if sizes_told => Reading::Known(Bytes(0)),
         (None, None) => Reading::absent("hwloc XML without a memory size at any node"),
     };

@@ -100,28 +100,34 @@ fn loops_over(
     levels: &[Level],
     place: &Place,
 ) -> Result<Vec<(usize, usize)>, SyntheticError> {
-    let mut steps = Vec::new();
+    // How many objects lie below one of the type, and how far in the type is.
+    let mut steps: Vec<(usize, usize)> = Vec::new();
     for &wanted in types {
         let mut width = 1;
-        let mut found = None;
-        for level in levels {
+        let found = levels.iter().enumerate().find_map(|(depth, level)| {
             width *= level.count;
-            if level.kind == wanted && wanted != LevelKind::Pu && total.is_multiple_of(width) {
-                found = Some(total / width);
-                break;
+            let usable = level.kind == wanted && wanted != LevelKind::Pu;
+            (usable && total.is_multiple_of(width)).then(|| (total / width, depth + 1))
+        });
+        // Without nodes in the description there is one, of the whole machine.
+        let whole = (wanted == LevelKind::NumaNode).then_some((total, 0));
+        match found.or(whole) {
+            Some(step) if !steps.contains(&step) => steps.push(step),
+            _ => {
+                return Err(place
+                    .error("types of items further out, each once, such as indexes=core:package"));
             }
         }
-        // Without nodes in the description there is one, of the whole machine.
-        let whole = (wanted == LevelKind::NumaNode).then_some(total);
-        steps.push(found.or(whole).ok_or_else(|| {
-            place.error("types of items further out, such as indexes=core:package")
-        })?);
     }
-    let count = |step: usize| {
-        let larger = steps.iter().copied().filter(|&other| other > step).min();
-        larger.unwrap_or(total).max(step) / step
+    // Each loop counts up to the next one further out.
+    let count = |&(step, depth): &(usize, usize)| {
+        let outer = steps
+            .iter()
+            .filter(|&&(_, other)| other < depth)
+            .map(|&(step, _)| step);
+        outer.min().unwrap_or(total) / step
     };
-    Ok(steps.iter().map(|&step| (step, count(step))).collect())
+    Ok(steps.iter().map(|one| (one.0, count(one))).collect())
 }
 
 fn with_innermost(mut loops: Vec<(usize, usize)>) -> Vec<(usize, usize)> {

@@ -211,6 +211,7 @@ fn other_mistakes_are_refused_too() {
         "[numa:2] pu:1",
         "pu:2(indexes=)",
         "pu:2(indexes=pu)",
+        "core:2 pu:1(indexes=core:core)",
         "pu:4(indexes=0*2:2*2)",
         "pu:2(indexes=0,65536)",
         "machine:1 pu:1",
