@@ -437,6 +437,15 @@ mod tests {
                  well",
             ),
             (
+                |t| {
+                    t.dies = t.packages.clone();
+                    t.dies[0].cpus = cpus("0-4");
+                    t.dies.truncate(1);
+                },
+                "die 0 (position 0): expected to be within package 0 (position 0), found CPUs 4 \
+                 outside",
+            ),
+            (
                 |t| t.packages.swap(0, 1),
                 "package 0 (position 1): expected groups in the order of their lowest CPU",
             ),

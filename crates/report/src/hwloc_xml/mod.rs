@@ -117,17 +117,14 @@ fn set_cpus(element: &mut Element, topology: &Topology, place: &Object<'_>) {
 
 fn describe_object(element: &mut Element, kind: &Kind<'_>) {
     // hwloc 2.x numbers the kinds of groups in include/private/misc.h: 110 is s390, 222 is a
-    // cluster, 1001 is around memory. Without `dont_merge` hwloc drops a group that has the same
-    // CPUs as another object; around memory that is wanted.
+    // cluster, 1001 is around memory. On loading, lstopo 2.9.0 drops a group that has the same CPUs
+    // as another object, with `dont_merge` as without; the file keeps it all the same.
     let mut group = |subtype: Option<&str>, kind: &str| {
         if let Some(subtype) = subtype {
             element.set("subtype", subtype);
         }
         element.set("kind", kind);
         element.set("subkind", "0");
-        if subtype.is_some() {
-            element.set("dont_merge", "1");
-        }
     };
     match kind {
         Kind::Drawer(_) => group(Some("Drawer"), "110"),

@@ -234,11 +234,15 @@ fn everything_that_a_full_reading_fills() {
             line_size: None,
         })
         .to_vec();
-    topology.nodes[1].access = [0, 1]
-        .map(|class| Access {
+    topology.caches[0].ways = Some(0);
+    topology.caches[1].ways = Some(16);
+    topology.caches[1].id = Some(7);
+    // Any initiator may be faster than CPUs; hwloc, without classes, gets what CPUs see.
+    topology.nodes[1].access = [(0, 60.5), (1, 80.5)]
+        .map(|(class, read_latency)| Access {
             class,
             initiators: NodeSet::parse_list("1").unwrap(),
-            read_latency: Some(Nanoseconds(80.5)),
+            read_latency: Some(Nanoseconds(read_latency)),
             write_latency: None,
             read_bandwidth: Some(BytesPerSecond(1e9 / 3.0)),
             write_bandwidth: Some(BytesPerSecond(2e9)),
@@ -272,6 +276,7 @@ fn everything_that_a_full_reading_fills() {
     };
     assert!(shown.contains("name `ReadBandwidth' flags 5"), "{shown}");
     assert!(shown.contains("= 333 from cpuset 0x0000ff00"), "{shown}");
+    assert!(shown.contains("= 80 from cpuset 0x0000ff00"), "{shown}");
 }
 
 fn device(address: &str, kind: DeviceKind, names: &[&str], node: Reading<NodeId>) -> Device {
@@ -394,6 +399,51 @@ fn devices_without_a_pci_address_are_said() {
     assert_eq!(
         back.problems[0].message,
         "what could not be expressed: device `1`: no PCI address"
+    );
+}
+
+#[test]
+fn children_stand_in_the_order_of_their_cpus_whatever_their_size() {
+    let mut topology = machine("pack:2 [numa(memory=1GiB)] core:2 pu:1");
+    topology.packages[0].cpus = cpus("0");
+    topology.packages[1].cpus = cpus("1-3");
+    topology.nodes[0].cpus = cpus("0");
+    topology.nodes[1].cpus = cpus("1-3");
+    topology.check().unwrap();
+    let xml = to_hwloc_xml(&topology);
+    let place = |id: u32| xml.find(&format!(r#""Package" os_index="{id}""#)).unwrap();
+    assert!(place(0) < place(1), "{xml}");
+    assert_lstopo_keeps(&topology);
+}
+
+#[test]
+fn objects_with_the_same_cpus_nest_as_in_hwloc() {
+    let mut topology = machine("pack:1 l3:1 l2:1 l1d:1 l1i:1 core:1 pu:2");
+    topology.clusters.clone_from(&topology.packages);
+    topology.dies.clone_from(&topology.packages);
+    let xml = to_hwloc_xml(&topology);
+    let types: Vec<&str> = xml
+        .split("<object type=\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap())
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "Machine", "Package", "NUMANode", "Die", "L3Cache", "Group", "L2Cache", "L1Cache",
+            "L1iCache", "Core", "PU", "PU"
+        ]
+    );
+    assert_round_trip(&topology);
+}
+
+#[test]
+fn without_packages_the_processor_stands_at_the_machine() {
+    let mut topology = machine("core:1 pu:2");
+    topology.processor.vendor = Reading::Known(Vendor::Other("IBM".to_owned()));
+    assert_eq!(
+        read(&to_hwloc_xml(&topology)).processor.vendor,
+        topology.processor.vendor
     );
 }
 

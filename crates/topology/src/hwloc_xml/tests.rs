@@ -217,6 +217,53 @@ fn rows_and_columns_are_sorted_by_node() {
 }
 
 #[test]
+fn the_best_initiators_count_and_reads_told_apart_come_before_means() {
+    let nodes = "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" gp_index=\"2\"/>\
+                 <object type=\"NUMANode\" os_index=\"1\" cpuset=\"0x2\" gp_index=\"3\"/>";
+    let attribute = |name: &str, values: &[(u32, &str)]| {
+        let values: String = values
+            .iter()
+            .map(|(value, from)| {
+                format!(
+                    "<memattr_value target_obj_type=\"NUMANode\" target_obj_gp_index=\"3\" \
+                     value=\"{value}\" {from}/>"
+                )
+            })
+            .collect();
+        format!("<memattr name=\"{name}\" flags=\"6\">{values}</memattr>")
+    };
+    let (first, second) = ("initiator_cpuset=\"0x1\"", "initiator_cpuset=\"0x2\"");
+    let by_object = "initiator_obj_type=\"NUMANode\" initiator_obj_gp_index=\"2\"";
+    let all = [
+        attribute("ReadLatency", &[(90, first), (80, second), (0, first)]),
+        attribute("Latency", &[(70, first), (75, second)]),
+        attribute(
+            "Bandwidth",
+            &[(10, first), (30, by_object), (20, second), (30, second)],
+        ),
+        attribute("Capacity", &[(1, first)]),
+    ]
+    .concat();
+    let topology = read(&small("2.0", "", nodes, &all));
+    assert_eq!(topology.nodes[0].access, []);
+    let access = &topology.nodes[1].access[0];
+    assert_eq!(access.initiators.to_string(), "1");
+    assert_eq!(access.read_latency, Some(Nanoseconds(80.0)));
+    assert_eq!(access.write_latency, Some(Nanoseconds(70.0)));
+    assert_eq!(access.write_bandwidth, Some(BytesPerSecond(30e6)));
+    let found = refusal(&small(
+        "2.0",
+        "",
+        nodes,
+        &all.replace("index=\"3\"", "index=\"9\""),
+    ));
+    assert!(
+        found.contains("expected the gp_index of a NUMANode, found `9`"),
+        "{found}"
+    );
+}
+
+#[test]
 fn a_node_without_a_size_is_empty_only_where_others_have_one() {
     let unknown = NODE.replace("local_memory=\"4096\"", "");
     let topology = read(&small("2.0", "", &unknown, ""));
@@ -420,6 +467,28 @@ fn wrong_objects_are_named_with_attribute_expectation_and_finding() {
     let twice = "<object type=\"PU\" os_index=\"1\" cpuset=\"0x2\"/>";
     let found = refusal(&small("2.0", "", &format!("{NODE}{twice}"), ""));
     assert!(found.contains("os_index: expected a number that no other PU has, found `1`"));
+}
+
+#[test]
+fn a_mask_longer_than_any_machine_is_refused_unread() {
+    // Every comma stands for 32 CPUs that are not there.
+    let long = format!("0x0{}", ",".repeat(32 << 10));
+    let core = format!("{NODE}<object type=\"Core\" cpuset=\"{long}\"/>");
+    let found = refusal(&small("2.0", "", &core, ""));
+    assert!(
+        found.contains("cpuset: expected a mask of CPU numbers below 65536"),
+        "{found}"
+    );
+    let high = format!(
+        "{NODE}<object type=\"Core\" cpuset=\"0x1{}\"/>",
+        ",0x0".repeat(2048)
+    );
+    assert_eq!(
+        refusal(&small("2.0", "", &high, ""))
+            .matches("below 65536")
+            .count(),
+        1
+    );
 }
 
 #[test]
