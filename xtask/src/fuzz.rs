@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: libFuzzer on the parsers, with the stable compiler.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +10,7 @@ use crate::host::{self, Needed};
 /// Fuzz the parsers
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only these targets; all of fuzz/fuzz_targets unless named
+    /// Only these targets; all that there are, unless named
     target: Vec<String>,
     /// Time for all targets together
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
@@ -98,7 +98,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn build(folder: &PathBuf) -> Result<()> {
+fn build(folder: &Path) -> Result<()> {
     let status = host::cargo()
         .current_dir(host::root().join("fuzz"))
         .args(["build", "--quiet", "--release", "--target", TARGET])
@@ -113,7 +113,7 @@ fn build(folder: &PathBuf) -> Result<()> {
 }
 
 /// Whether a target ran its time without a crash.
-fn fuzz(folder: &PathBuf, name: &str, seconds: u64) -> Result<bool> {
+fn fuzz(folder: &Path, name: &str, seconds: u64) -> Result<bool> {
     let corpus = folder.join("corpus").join(name);
     let artifacts = folder.join("artifacts").join(name);
     std::fs::create_dir_all(&corpus)?;

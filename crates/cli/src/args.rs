@@ -23,8 +23,9 @@ pub(crate) struct Arguments {
 /// Which machine to look at; this one unless said otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct MachineArgs {
-    /// Read a captured machine: a folder that holds sys/ and proc/.
-    #[arg(long, global = true, env = "HOMENODE_ROOT", value_name = "DIR")]
+    /// Read a captured machine: a folder that holds sys/ and proc/ [env: HOMENODE_ROOT].
+    // Not clap's own `env`: that takes an empty variable for an empty path.
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
 }
 

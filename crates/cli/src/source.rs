@@ -1,7 +1,7 @@
 //! Which machine a command looks at.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use homenode_host::{Captured, Files, Live};
 use homenode_topology::{
@@ -30,15 +30,10 @@ impl Machine {
     ///
     /// When the folder cannot be opened.
     pub(crate) fn open(args: &MachineArgs) -> anyhow::Result<Self> {
-        // An empty HOMENODE_ROOT is an unset one.
-        let Some(folder) = args
-            .root
-            .as_deref()
-            .filter(|folder| !folder.as_os_str().is_empty())
-        else {
+        let Some(folder) = args.root.clone().or_else(root_of_environment) else {
             return Ok(Self::Live(Live));
         };
-        let captured = Captured::open(folder).map_err(|error| {
+        let captured = Captured::open(&folder).map_err(|error| {
             Helped::wrap(
                 "cannot read a machine",
                 error,
@@ -88,6 +83,16 @@ impl Machine {
             ),
         }
     }
+}
+
+/// The folder that `HOMENODE_ROOT` names; an empty variable is an unset one.
+fn root_of_environment() -> Option<PathBuf> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment is resolved here"
+    )]
+    let folder = std::env::var_os("HOMENODE_ROOT")?;
+    (!folder.is_empty()).then(|| folder.into())
 }
 
 /// Reads an hwloc XML file; `-` is standard input.
