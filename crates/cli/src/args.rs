@@ -23,7 +23,7 @@ pub(crate) struct Arguments {
 /// Which machine to look at; this one unless said otherwise.
 #[derive(Debug, Args)]
 pub(crate) struct MachineArgs {
-    /// Read a captured machine: a folder that holds sys/ and proc/ [env: HOMENODE_ROOT].
+    /// Read a captured machine: a folder that holds sys/ and proc/ [env: `HOMENODE_ROOT`].
     // Not clap's own `env`: that takes an empty variable for an empty path.
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
@@ -61,10 +61,6 @@ pub(crate) struct ReportArgs {
 #[command(
     after_help = "Examples:\n  homenode topo\n  homenode topo --full --svg machine.svg\n  homenode topo --cpus 0x10000          which CPUs and nodes a mask means\n  homenode topo --synthetic 'pack:2 [numa(memory=16GB)] l3:1 core:4 pu:2'\n  homenode topo --hwloc-xml | lstopo -i - --if xml"
 )]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of the command line"
-)]
 pub(crate) struct TopoArgs {
     /// Read everything: cores, all caches, devices, tiers, huge pages, firmware tables.
     #[arg(long)]
@@ -88,10 +84,6 @@ pub(crate) struct TopoArgs {
 /// The form of the output; text unless said otherwise.
 #[derive(Debug, Args)]
 #[group(multiple = false)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of the command line"
-)]
 pub(crate) struct TopoOutput {
     /// Print JSON (schema homenode.topology/1).
     #[arg(long)]

@@ -71,11 +71,11 @@ fn refuse_used(folder: &Path) -> anyhow::Result<()> {
     match Live.list(&absolute.display().to_string()) {
         Ok(names) if names.is_empty() => Ok(()),
         Err(FileError::NotFound { .. }) if absolute.symlink_metadata().is_err() => Ok(()),
-        Ok(_) => Err(Helped::new(
+        Ok(_) => Err(Helped::error(
             format!("expected {name} to be new or empty, found files in it"),
             "name another folder",
         )),
-        Err(_) => Err(Helped::new(
+        Err(_) => Err(Helped::error(
             format!("expected {name} to be a new folder, found something else"),
             "name another folder",
         )),

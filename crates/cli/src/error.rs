@@ -12,20 +12,20 @@ pub(crate) struct Helped {
 
 impl Helped {
     /// An error with its next step.
-    pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
+    pub(crate) fn error(message: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
         anyhow::Error::new(Self {
             message: message.into(),
             help: help.into(),
         })
     }
 
-    /// As [`Self::new`], with the whole chain of another error as the message.
+    /// As [`Self::error`], with the whole chain of another error as the message.
     pub(crate) fn wrap(
         what: impl fmt::Display,
         error: impl std::error::Error + Send + Sync + 'static,
         help: impl Into<String>,
     ) -> anyhow::Error {
-        Self::new(format!("{what}: {:#}", anyhow::Error::new(error)), help)
+        Self::error(format!("{what}: {:#}", anyhow::Error::new(error)), help)
     }
 }
 

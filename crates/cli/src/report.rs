@@ -60,7 +60,7 @@ pub(crate) fn run(
         return Ok(());
     };
     if args.json && path.as_os_str() == "-" {
-        return Err(Helped::new(
+        return Err(Helped::error(
             "--json and --html - both write to standard output",
             "name a file for the page: --html numa.html",
         ));

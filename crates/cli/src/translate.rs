@@ -50,7 +50,7 @@ impl Translation {
             )
         })?;
         if cpus.is_empty() {
-            return Err(Helped::new(
+            return Err(Helped::error(
                 format!("--cpus `{text}` holds no CPU"),
                 format!("this machine has CPUs {}", topology.cpus.online),
             ));
@@ -70,7 +70,7 @@ impl Translation {
         })?;
         let missing = nodes.difference(&topology.node_ids());
         if !missing.is_empty() {
-            return Err(Helped::new(
+            return Err(Helped::error(
                 format!("expected nodes of this machine, found {missing}"),
                 help,
             ));
@@ -81,7 +81,7 @@ impl Translation {
             .filter(|node| nodes.contains(node.id))
             .fold(CpuSet::new(), |all, node| all.union(&node.cpus));
         if cpus.is_empty() {
-            return Err(Helped::new(
+            return Err(Helped::error(
                 format!("nodes `{text}` have no CPUs online"),
                 help,
             ));

@@ -1,5 +1,7 @@
 //! The command line, as people and scripts meet it.
 
+#![expect(clippy::disallowed_methods, reason = "tests look at files themselves")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};

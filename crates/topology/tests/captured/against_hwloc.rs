@@ -1,7 +1,5 @@
 //! Captured machines: what we read against what hwloc reads.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -11,6 +9,8 @@ use homenode_topology::{CacheKind, Detail, Source, Topology, read_topology};
 use homenode_units::{CpuSet, NodeId};
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
+
+use crate::archives::archives;
 
 /// Where hwloc and homenode differ on purpose: machine, what differs, why.
 const EXCEPTIONS: [(&str, &str, &str); 2] = [
@@ -240,7 +240,7 @@ fn every_captured_machine_is_read_as_hwloc_reads_it() {
     let mut compared = 0;
     let mut unexpected = Vec::new();
     let mut unused: Vec<_> = EXCEPTIONS.to_vec();
-    for archive in common::archives() {
+    for archive in archives() {
         for folder in archive.unpacked() {
             let files = Captured::open(&folder).expect("an unpacked machine");
             let source = Source::Captured(archive.name.clone());
@@ -269,7 +269,7 @@ fn every_captured_machine_is_read_as_hwloc_reads_it() {
 
 #[test]
 fn fast_and_full_agree_on_what_both_read() {
-    for archive in common::archives() {
+    for archive in archives() {
         for (root, machine) in archive.machines() {
             let read = |detail| {
                 read_topology(&machine, Source::Captured(root.clone()), detail).expect("a machine")

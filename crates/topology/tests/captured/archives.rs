@@ -1,4 +1,4 @@
-//! The captured machines that tests run on when their folder is there.
+//! The captured machines: archives, in memory or unpacked.
 
 use std::fs;
 use std::io::Read as _;
@@ -93,7 +93,6 @@ impl Archive {
     }
 
     /// Unpacks the archive, once, and returns the folders of its machines.
-    #[allow(dead_code, reason = "each test binary uses its part of this module")]
     pub(crate) fn unpacked(&self) -> Vec<PathBuf> {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join("corpus")

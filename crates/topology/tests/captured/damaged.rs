@@ -1,12 +1,12 @@
 //! Captured machines with files deleted, cut and filled with garbage: never a panic, always a
 //! topology that is possible, or an error that names a file.
 
-mod common;
-
 use homenode_host::{Files, Recording, Snapshot};
 use homenode_topology::{Detail, Source, read_topology};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+
+use crate::archives::archives;
 
 /// What happens to a file.
 #[derive(Debug, Clone)]
@@ -87,7 +87,7 @@ fn check(files: &dyn Files) -> Result<(), TestCaseError> {
 
 #[test]
 fn damaged_machines_are_read_or_refused_but_never_a_panic() {
-    for archive in common::archives() {
+    for archive in archives() {
         for (root, machine) in archive.machines() {
             let machine = read_part(&machine);
             let paths: Vec<String> = machine.files().map(|(path, _)| path.to_owned()).collect();
@@ -133,7 +133,7 @@ fn damaged_machines_are_read_or_refused_but_never_a_panic() {
 
 #[test]
 fn a_whole_folder_may_be_missing() {
-    for archive in common::archives() {
+    for archive in archives() {
         for (root, machine) in archive.machines() {
             let machine = read_part(&machine);
             for folder in [
