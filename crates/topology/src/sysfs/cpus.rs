@@ -1,6 +1,6 @@
 //! CPUs, and what groups them: packages, dies, clusters, cores, caches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use homenode_host::Files;
 use homenode_units::{Bytes, CpuId, CpuSet};
@@ -43,7 +43,7 @@ pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail
             (&DRAWER, &mut found.drawers),
             (&CORE, &mut found.cores),
         ] {
-            *groups = read_groups(reader, online, level);
+            *groups = read_groups(reader, online, &found.packages, level);
         }
         // A die or cluster that is its whole package, or a cluster that is one core, is a level
         // the hardware does not have: kernels fill the files in all the same.
@@ -181,26 +181,27 @@ fn read_packages<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet)
             }
         }
     }
-    let mut packages: Vec<CpuGroup> = disjoint(by_id)
-        .map(|(id, cpus)| CpuGroup {
-            id: Some(id),
-            cpus,
-            grouped_by: GroupedBy::Id,
-        })
-        .chain(by_mask)
-        .collect();
-    packages.sort_by_key(|package| package.cpus.lowest());
-    packages
+    let by_id = by_id.into_iter().map(|(id, cpus)| CpuGroup {
+        id: Some(id),
+        cpus,
+        grouped_by: GroupedBy::Id,
+    });
+    disjoint(by_id.chain(by_mask))
 }
 
-/// Takes CPUs that two masks claim from the later one.
-fn disjoint(groups: BTreeMap<u32, CpuSet>) -> impl Iterator<Item = (u32, CpuSet)> {
+/// Groups in the order of their lowest CPU; CPUs that two of them claim go to the first.
+fn disjoint(groups: impl Iterator<Item = CpuGroup>) -> Vec<CpuGroup> {
     let mut taken = CpuSet::new();
-    groups.into_iter().filter_map(move |(id, cpus)| {
-        let cpus = cpus.difference(&taken);
+    let mut disjoint = Vec::new();
+    for group in groups {
+        let cpus = group.cpus.difference(&taken);
         taken = taken.union(&cpus);
-        (!cpus.is_empty()).then_some((id, cpus))
-    })
+        if !cpus.is_empty() {
+            disjoint.push(CpuGroup { cpus, ..group });
+        }
+    }
+    disjoint.sort_by_key(|group| group.cpus.lowest());
+    disjoint
 }
 
 /// A level of grouping: its id file and its mask files, new name first.
@@ -208,27 +209,33 @@ fn disjoint(groups: BTreeMap<u32, CpuSet>) -> impl Iterator<Item = (u32, CpuSet)
 struct Level {
     id: &'static str,
     masks: [&'static str; 2],
+    holds_packages: bool,
 }
 
 const DIE: Level = Level {
     id: "die_id",
     masks: ["die_cpus", "die_cpus"],
+    holds_packages: false,
 };
 const CLUSTER: Level = Level {
     id: "cluster_id",
     masks: ["cluster_cpus", "cluster_cpus"],
+    holds_packages: false,
 };
 const CORE: Level = Level {
     id: "core_id",
     masks: ["core_cpus", "thread_siblings"],
+    holds_packages: false,
 };
 const BOOK: Level = Level {
     id: "book_id",
     masks: ["book_siblings", "book_siblings"],
+    holds_packages: true,
 };
 const DRAWER: Level = Level {
     id: "drawer_id",
     masks: ["drawer_siblings", "drawer_siblings"],
+    holds_packages: true,
 };
 
 /// The online CPUs of a mask file at a CPU; a mask without the CPU itself is refused.
@@ -271,6 +278,7 @@ fn read_mask<F: Files + ?Sized>(
 fn read_groups<F: Files + ?Sized>(
     reader: &mut Reader<'_, F>,
     online: &CpuSet,
+    packages: &[CpuGroup],
     level: &Level,
 ) -> Vec<CpuGroup> {
     let mut groups = Vec::new();
@@ -286,6 +294,17 @@ fn read_groups<F: Files + ?Sized>(
             Err(Gap::Missing) if seen.is_empty() => return groups,
             Err(_) => continue,
         };
+        // Books and drawers hold packages; everything else lies within one.
+        let cpus = if level.holds_packages {
+            cpus
+        } else {
+            let inside = within_package(&cpus, cpu, packages);
+            if inside != cpus {
+                let message = format!("expected CPUs of one package, found {cpus}; using {inside}");
+                reader.problem(format!("{folder}/{}", level.masks[0]), message);
+            }
+            inside
+        };
         seen = seen.union(&cpus);
         let id = reader.id(format_args!("{folder}/{}", level.id));
         let grouped_by = if id.is_some() {
@@ -299,7 +318,17 @@ fn read_groups<F: Files + ?Sized>(
             grouped_by,
         });
     }
-    groups
+    disjoint(groups.into_iter())
+}
+
+/// Those of the CPUs that are in the package of this one, or in none if it is in none.
+fn within_package(cpus: &CpuSet, cpu: CpuId, packages: &[CpuGroup]) -> CpuSet {
+    match packages.iter().find(|package| package.cpus.contains(cpu)) {
+        Some(package) => cpus.intersection(&package.cpus),
+        None => packages
+            .iter()
+            .fold(cpus.clone(), |rest, package| rest.difference(&package.cpus)),
+    }
 }
 
 /// Caches, each read at its first CPU.
@@ -311,6 +340,8 @@ fn read_caches<F: Files + ?Sized>(
     detail: Detail,
 ) -> Vec<Cache> {
     let mut caches: Vec<Cache> = Vec::new();
+    // Level, kind and lowest CPU name a cache.
+    let mut starts = BTreeSet::new();
     // By position of the kernel's `index<i>` folders: the CPUs whose cache there is known.
     let mut seen: Vec<CpuSet> = Vec::new();
     for cpu in online.iter() {
@@ -323,7 +354,7 @@ fn read_caches<F: Files + ?Sized>(
                 continue;
             }
             let folder = format!("{CPU}/cpu{cpu}/cache/index{position}");
-            let level = match reader.number::<u8>(format_args!("{folder}/level")) {
+            let level = match reader.value(format_args!("{folder}/level"), parse_cache_level) {
                 Err(Gap::Missing) if position < known_positions => continue,
                 Err(Gap::Missing) => break,
                 level => level,
@@ -346,6 +377,13 @@ fn read_caches<F: Files + ?Sized>(
             };
             let cpus = cache.cpus.difference(&seen[position]);
             seen[position] = seen[position].union(&cpus);
+            if !starts.insert((cache.level, cache.kind, cpus.lowest())) {
+                reader.problem(
+                    &folder,
+                    "expected each cache once, found it at another index too",
+                );
+                continue;
+            }
             caches.push(Cache { cpus, ..cache });
         }
     }
@@ -416,6 +454,16 @@ fn read_cache<F: Files + ?Sized>(
         line_size,
         ways,
         cpus,
+    })
+}
+
+fn parse_cache_level(text: &str) -> Result<u8, String> {
+    let level = text.parse().ok().filter(|level| (1..=9).contains(level));
+    level.ok_or_else(|| {
+        format!(
+            "expected a cache level from 1 on, found `{}`",
+            shorten(text)
+        )
     })
 }
 

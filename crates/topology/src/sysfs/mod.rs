@@ -50,6 +50,7 @@ pub fn read_topology<F: Files + ?Sized>(
     let allowed = allowed::read(reader, &found.cpus.online, &nodes.list);
     let processor = processor::read(reader, &source);
     let kernel_options = kernel_options(reader);
+    let node_ids = nodes.list.iter().map(|node| node.id).collect();
     let not_read = || "not read; use --full".to_owned();
     let full = detail == Detail::Full;
     let topology = Topology {
@@ -66,7 +67,7 @@ pub fn read_topology<F: Files + ?Sized>(
         core_kinds: found.core_kinds,
         memory_total: machine_memory.map(|memory| memory.total),
         tiers: if full {
-            nodes::read_tiers(reader)
+            nodes::read_tiers(reader, &node_ids)
         } else {
             Reading::absent(not_read())
         },

@@ -46,8 +46,9 @@ pub(super) fn read<F: Files + ?Sized>(
         .collect();
     let distances = read_distances(reader, &online, &possible);
     if detail == Detail::Full || list.iter().any(Node::is_cpuless) {
+        let known = online.union(&possible);
         for node in &mut list {
-            node.access = read_access(reader, node.id);
+            node.access = read_access(reader, node.id, &known);
         }
         memory_kind::classify(reader, &mut list);
     }
@@ -274,20 +275,25 @@ fn read_side_caches<F: Files + ?Sized>(reader: &mut Reader<'_, F>, folder: &str)
 
 /// Source: `node<n>/access{0,1}/initiators/`, Documentation/admin-guide/mm/numaperf.rst. The
 /// kernel passes the HMAT's MB/s and nanoseconds on; 0 is unknown.
-fn read_access<F: Files + ?Sized>(reader: &mut Reader<'_, F>, id: NodeId) -> Vec<Access> {
+fn read_access<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    id: NodeId,
+    known: &NodeSet,
+) -> Vec<Access> {
     let mut classes = Vec::new();
     for class in [0, 1] {
         let folder = format!("{NODE}/node{id}/access{class}/initiators");
         let Ok(initiators) = reader.numbered(&folder, "node") else {
             continue;
         };
+        let initiators: NodeSet = initiators.into_iter().map(NodeId).collect();
         let mut positive = |file: &str| {
             let number = reader.number::<u32>(format_args!("{folder}/{file}"));
             number.ok().filter(|&number| number > 0).map(f64::from)
         };
         classes.push(Access {
             class,
-            initiators: initiators.into_iter().map(NodeId).collect(),
+            initiators: initiators.intersection(known),
             read_latency: positive("read_latency").map(Nanoseconds),
             write_latency: positive("write_latency").map(Nanoseconds),
             read_bandwidth: positive("read_bandwidth").map(|mb| BytesPerSecond(mb * 1e6)),
@@ -405,7 +411,10 @@ fn report_stray_cpus<F: Files + ?Sized>(reader: &mut Reader<'_, F>, cpus: &Cpus,
 }
 
 /// Source: `/sys/devices/virtual/memory_tiering/memory_tier<t>/nodelist`, Linux 6.1.
-pub(super) fn read_tiers<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Reading<Vec<Tier>> {
+pub(super) fn read_tiers<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &NodeSet,
+) -> Reading<Vec<Tier>> {
     const TIERS: &str = "/sys/devices/virtual/memory_tiering";
     let ids = match reader.numbered(TIERS, "memory_tier") {
         Ok(ids) => ids,
@@ -413,7 +422,8 @@ pub(super) fn read_tiers<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Readi
     };
     let tiers = ids.into_iter().filter_map(|id| {
         let nodes = reader.list(format_args!("{TIERS}/memory_tier{id}/nodelist"));
-        nodes.ok().map(|nodes| Tier { id, nodes })
+        let nodes = nodes.ok()?.intersection(online);
+        Some(Tier { id, nodes })
     });
     Reading::Known(tiers.collect())
 }
