@@ -128,6 +128,8 @@ impl Contender {
             .chain(self.command.iter().map(String::as_str));
         let mut command = Command::new(words.next().unwrap_or_default());
         command
+            // Cargo sets it, and every directory in it costs a dynamic program some opens.
+            .env_remove("LD_LIBRARY_PATH")
             .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -117,6 +117,11 @@ impl<T: Open> Files for T {
         names().map_err(|error: Errno| FileError::new(directory, error))
     }
 
+    fn is_folder(&self, path: &str) -> bool {
+        self.open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC)
+            .is_ok()
+    }
+
     fn link(&self, path: &str) -> Result<String, FileError> {
         let target = || {
             let link = self.open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;

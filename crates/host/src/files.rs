@@ -38,6 +38,9 @@ pub trait Files {
     /// As [`Self::read_head`]; what is not a link is [`FileError::Other`].
     fn link(&self, path: &str) -> Result<String, FileError>;
 
+    /// Whether there is such a directory, and this user may know.
+    fn is_folder(&self, path: &str) -> bool;
+
     /// Reads a file into `buffer`, up to [`READ_LIMIT_BYTES`].
     ///
     /// # Errors

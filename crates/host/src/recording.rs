@@ -51,6 +51,14 @@ impl<F: Files + ?Sized> Files for Recording<'_, F> {
         Ok(names)
     }
 
+    fn is_folder(&self, path: &str) -> bool {
+        let is_folder = self.files.is_folder(path);
+        if is_folder {
+            self.found.borrow_mut().add_folder(path);
+        }
+        is_folder
+    }
+
     fn link(&self, path: &str) -> Result<String, FileError> {
         let target = self.files.link(path)?;
         self.found.borrow_mut().add_link(path, &target);

@@ -251,6 +251,10 @@ impl Files for Snapshot {
         Ok(names)
     }
 
+    fn is_folder(&self, path: &str) -> bool {
+        matches!(self.find(path, true), Ok(Entry::Folder))
+    }
+
     fn link(&self, path: &str) -> Result<String, FileError> {
         match self.find(path, false)? {
             Entry::Link(target) => Ok(target.clone()),

@@ -168,18 +168,27 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(8);
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
+    // Counted once: the line's columns so far.
+    let mut used = 0;
     for word in text.split(' ').filter(|word| !word.is_empty()) {
-        if !line.is_empty() && columns(&line) + 1 + columns(word) <= width {
+        let more = columns(word);
+        if !line.is_empty() && used + 1 + more <= width {
             line.push(' ');
             line.push_str(word);
+            used += 1 + more;
             continue;
         }
         if !line.is_empty() {
             lines.push(std::mem::take(&mut line));
         }
-        let mut pieces = split_word(word, width);
-        line = pieces.pop().unwrap_or_default();
-        lines.append(&mut pieces);
+        if more <= width {
+            line.push_str(word);
+        } else {
+            let mut pieces = split_word(word, width);
+            line = pieces.pop().unwrap_or_default();
+            lines.append(&mut pieces);
+        }
+        used = columns(&line);
     }
     if !line.is_empty() {
         lines.push(line);

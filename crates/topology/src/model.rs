@@ -138,9 +138,9 @@ pub struct Cpus {
     pub online: CpuSet,
     /// CPUs that are there and switched off.
     pub offline: CpuSet,
-    /// CPUs that could ever come online.
+    /// CPUs that could ever come online; those present unless [`Detail::Full`].
     pub possible: CpuSet,
-    /// CPUs kept out of general scheduling (`isolcpus=`).
+    /// CPUs kept out of general scheduling (`isolcpus=`); empty unless [`Detail::Full`].
     pub isolated: CpuSet,
 }
 

@@ -37,6 +37,10 @@ impl Files for Machine {
     fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
         self.files.list(directory)
     }
+    fn is_folder(&self, path: &str) -> bool {
+        self.files.is_folder(path)
+    }
+
     fn link(&self, path: &str) -> Result<String, FileError> {
         self.files.link(path)
     }

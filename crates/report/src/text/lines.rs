@@ -1,6 +1,7 @@
 //! Lines of text that never exceed the width of the screen.
 
 use crate::short::{columns, cut, wrap};
+use std::borrow::Cow;
 
 /// How a piece of text stands out. Colour never carries a meaning of its own: the words do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +44,12 @@ pub(super) struct Lines {
 
 /// Makes text from a machine safe for a terminal: a captured tree is foreign input, and a control
 /// character could move the cursor or worse.
-fn printable(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+fn printable(text: &str) -> Cow<'_, str> {
+    if text.contains(char::is_control) {
+        Cow::Owned(text.replace(char::is_control, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 impl Lines {
@@ -146,7 +149,7 @@ impl Table {
         self.rows
             .resize_with(cells.len().max(self.rows.len()), Vec::new);
         for (row, cell) in self.rows.iter_mut().zip(cells) {
-            row.push(printable(&cell));
+            row.push(printable(&cell).into_owned());
         }
     }
 

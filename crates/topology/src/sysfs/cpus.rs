@@ -1,5 +1,6 @@
 //! CPUs, and what groups them: packages, dies, clusters, cores, caches.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use homenode_host::Files;
@@ -26,13 +27,14 @@ pub(super) struct Found {
 
 /// Returns `None` when no CPU is online.
 pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail) -> Option<Found> {
-    let cpus = read_cpus(reader);
+    let mut ids = PackageIds::default();
+    let cpus = read_cpus(reader, &mut ids, detail);
     if cpus.online.is_empty() {
         return None;
     }
-    let online = &readable(reader, &cpus.online);
+    let online = &readable(reader, &cpus.online, detail);
     let mut found = Found {
-        packages: read_packages(reader, online),
+        packages: read_packages(reader, online, &mut ids),
         ..Found::default()
     };
     if detail == Detail::Full {
@@ -62,46 +64,64 @@ pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail
         });
         found.core_kinds = read_core_kinds(reader, online);
     }
-    found.caches = read_caches(reader, online, detail);
+    found.caches = match detail {
+        Detail::Fast => read_level_3(reader, online),
+        Detail::Full => read_caches(reader, online),
+    };
     found.cpus = cpus;
     Some(found)
 }
 
-fn read_cpus<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Cpus {
+fn read_cpus<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    ids: &mut PackageIds,
+    detail: Detail,
+) -> Cpus {
     let online = match reader.list::<CpuId>(format_args!("{CPU}/online")) {
         Ok(online) if !online.is_empty() => online,
-        _ => online_by_directory(reader),
+        _ => online_by_folder(reader, ids),
     };
     let present = reader
         .list(format_args!("{CPU}/present"))
-        .unwrap_or_else(|_| {
-            let numbers = reader.numbered(CPU, "cpu").unwrap_or_default();
-            numbers.into_iter().map(CpuId).collect()
-        });
-    let possible = reader
-        .list(format_args!("{CPU}/possible"))
-        .unwrap_or_default()
-        .union(&present);
-    let isolated = reader
-        .list(format_args!("{CPU}/isolated"))
-        .unwrap_or_default();
+        .unwrap_or_else(|_| folders(reader));
+    let (possible, isolated) = match detail {
+        Detail::Fast => (CpuSet::new(), CpuSet::new()),
+        Detail::Full => (
+            reader
+                .list(format_args!("{CPU}/possible"))
+                .unwrap_or_default(),
+            reader
+                .list(format_args!("{CPU}/isolated"))
+                .unwrap_or_default(),
+        ),
+    };
     Cpus {
         offline: present.difference(&online),
-        possible: possible.union(&online),
+        possible: possible.union(&present).union(&online),
         isolated: isolated.intersection(&online),
         online,
     }
 }
 
+/// The CPUs that have a folder.
+fn folders<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> CpuSet {
+    let numbers = reader.numbered(CPU, "cpu").unwrap_or_default();
+    numbers.into_iter().map(CpuId).collect()
+}
+
 /// The online CPUs that have a folder. Containers show some without, and a list in a damaged
-/// capture may name a million.
-fn readable<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> CpuSet {
-    let folders: CpuSet = reader
-        .numbered(CPU, "cpu")
-        .unwrap_or_default()
-        .into_iter()
-        .map(CpuId)
-        .collect();
+/// capture may name a million; a list of a likely length is not worth the look to `Detail::Fast`.
+fn readable<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+    detail: Detail,
+) -> CpuSet {
+    /// As many as Linux supports (`CONFIG_NR_CPUS`, x86).
+    const LIKELY_MAX: usize = 8192;
+    if detail == Detail::Fast && online.len() <= LIKELY_MAX {
+        return online.clone();
+    }
+    let folders = folders(reader);
     let missing = online.difference(&folders);
     if !missing.is_empty() {
         reader.problem(
@@ -114,15 +134,32 @@ fn readable<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> C
 
 /// Old kernels and partial captures have no lists: a CPU is then online when it has a topology
 /// and no `online` file that holds 0 (CPU 0 often has none).
-fn online_by_directory<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> CpuSet {
+fn online_by_folder<F: Files + ?Sized>(reader: &mut Reader<'_, F>, ids: &mut PackageIds) -> CpuSet {
     let mut online = CpuSet::new();
-    for cpu in reader.numbered(CPU, "cpu").unwrap_or_default() {
+    for cpu in folders(reader).iter() {
         let switched_off = reader.number(format_args!("{CPU}/cpu{cpu}/online")) == Ok(0u32);
-        if !switched_off && reader.names(&format!("{CPU}/cpu{cpu}/topology")).is_ok() {
-            online.insert(CpuId(cpu));
+        let has_topology = |reader: &mut Reader<'_, F>, ids: &mut PackageIds| {
+            // The id is needed anyway, and shows the folder that it is in.
+            ids.read(reader, cpu).is_some()
+                || reader.files.is_folder(&format!("{CPU}/cpu{cpu}/topology"))
+        };
+        if !switched_off && has_topology(reader, ids) {
+            online.insert(cpu);
         }
     }
     online
+}
+
+/// The package ids of CPUs, each read once.
+#[derive(Debug, Default)]
+struct PackageIds(BTreeMap<CpuId, Option<u32>>);
+
+impl PackageIds {
+    fn read<F: Files + ?Sized>(&mut self, reader: &mut Reader<'_, F>, cpu: CpuId) -> Option<u32> {
+        *self.0.entry(cpu).or_insert_with(|| {
+            reader.id(format_args!("{CPU}/cpu{cpu}/topology/physical_package_id"))
+        })
+    }
 }
 
 /// Packages are grouped by id where there is one, else by mask.
@@ -130,26 +167,22 @@ fn online_by_directory<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> CpuSet 
 /// Neither is always right: on Cluster-on-Die machines with Linux 3.10 the masks show clusters, on
 /// Madison ia64 the ids repeat. An id is read at the first and the last CPU of each mask, and at
 /// every CPU of a mask whose two differ.
-fn read_packages<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> Vec<CpuGroup> {
+fn read_packages<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+    ids: &mut PackageIds,
+) -> Vec<CpuGroup> {
     let mut by_id: BTreeMap<u32, CpuSet> = BTreeMap::new();
     let mut by_mask: Vec<CpuGroup> = Vec::new();
     let mut seen = CpuSet::new();
+    let mut masks = ["package_cpus", "core_siblings"];
     for cpu in online.iter() {
         if seen.contains(cpu) {
             continue;
         }
         let topology = format!("{CPU}/cpu{cpu}/topology");
-        let id_at = |reader: &mut Reader<'_, F>, cpu: CpuId| {
-            reader.id(format_args!("{CPU}/cpu{cpu}/topology/physical_package_id"))
-        };
-        let id = id_at(reader, cpu);
-        let mask = read_mask(
-            reader,
-            online,
-            cpu,
-            &topology,
-            ["package_cpus", "core_siblings"],
-        );
+        let id = ids.read(reader, cpu);
+        let mask = read_mask(reader, online, cpu, &topology, &mut masks);
         let Some(id) = id else {
             if let Ok(mask) = mask {
                 let cpus = mask.difference(&seen);
@@ -165,7 +198,7 @@ fn read_packages<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet)
         };
         let mask = mask.unwrap_or_else(|_| [cpu].into_iter().collect());
         let last = mask.highest().unwrap_or(cpu);
-        if last == cpu || id_at(reader, last) == Some(id) {
+        if last == cpu || ids.read(reader, last) == Some(id) {
             seen.extend(mask.iter());
             by_id.entry(id).or_default().extend(mask.iter());
             continue;
@@ -175,7 +208,7 @@ fn read_packages<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet)
             format!("expected CPUs {mask} to have one package id, found {id} at CPU {cpu} and another at CPU {last}; using the ids"),
         );
         for member in mask.iter() {
-            if let Some(id) = id_at(reader, member) {
+            if let Some(id) = ids.read(reader, member) {
                 seen.insert(member);
                 by_id.entry(id).or_default().insert(member);
             }
@@ -240,39 +273,38 @@ const DRAWER: Level = Level {
 
 /// The online CPUs of a mask file at a CPU; a mask without the CPU itself is refused.
 ///
-/// `names` are the file's new and old name; they are the same where it never had another.
+/// `names` are the file's names, new and old, the same where it never had another. What was found
+/// under the second one is asked for first from then on: a kernel has one of them everywhere.
 fn read_mask<F: Files + ?Sized>(
     reader: &mut Reader<'_, F>,
     online: &CpuSet,
     cpu: CpuId,
     folder: &str,
-    names: [&str; 2],
+    names: &mut [&'static str; 2],
 ) -> Result<CpuSet, Gap> {
-    let at = |reader: &mut Reader<'_, F>, name: &str| {
-        let mask: CpuSet = match reader.mask(format_args!("{folder}/{name}")) {
-            Err(gap) => {
-                // `core_cpus` has `core_cpus_list` beside it, `shared_cpu_map` `shared_cpu_list`.
-                let stem = name.strip_suffix("_map").unwrap_or(name);
-                reader
-                    .list(format_args!("{folder}/{stem}_list"))
-                    .map_err(|_| gap)?
-            }
-            Ok(mask) => mask,
-        };
-        let cpus = mask.intersection(online);
-        if cpus.contains(cpu) {
-            return Ok(cpus);
+    let mut mask: Result<CpuSet, Gap> = reader.mask(format_args!("{folder}/{}", names[0]));
+    if mask == Err(Gap::Missing) && names[0] != names[1] {
+        mask = reader.mask(format_args!("{folder}/{}", names[1]));
+        if mask.is_ok() {
+            names.swap(0, 1);
         }
-        reader.problem(
-            format!("{folder}/{name}"),
-            format!("expected a mask that holds CPU {cpu}, found CPUs `{mask}`"),
-        );
-        Err(Gap::Bad)
-    };
-    match at(reader, names[0]) {
-        Err(Gap::Missing) if names[1] != names[0] => at(reader, names[1]),
-        result => result,
     }
+    let mask = mask.or_else(|gap| {
+        // `core_cpus` has `core_cpus_list` beside it, `shared_cpu_map` `shared_cpu_list`.
+        let stem = names[0].strip_suffix("_map").unwrap_or(names[0]);
+        reader
+            .list(format_args!("{folder}/{stem}_list"))
+            .map_err(|_| gap)
+    })?;
+    let cpus = mask.intersection(online);
+    if cpus.contains(cpu) {
+        return Ok(cpus);
+    }
+    reader.problem(
+        format!("{folder}/{}", names[0]),
+        format!("expected a mask that holds CPU {cpu}, found CPUs `{mask}`"),
+    );
+    Err(Gap::Bad)
 }
 
 fn read_groups<F: Files + ?Sized>(
@@ -283,12 +315,13 @@ fn read_groups<F: Files + ?Sized>(
 ) -> Vec<CpuGroup> {
     let mut groups = Vec::new();
     let mut seen = CpuSet::new();
+    let mut masks = level.masks;
     for cpu in online.iter() {
         if seen.contains(cpu) {
             continue;
         }
         let folder = format!("{CPU}/cpu{cpu}/topology");
-        let cpus = match read_mask(reader, online, cpu, &folder, level.masks) {
+        let cpus = match read_mask(reader, online, cpu, &folder, &mut masks) {
             Ok(cpus) => cpus.difference(&seen),
             // A level that the first CPU does not have is asked for no more.
             Err(Gap::Missing) if seen.is_empty() => return groups,
@@ -301,7 +334,7 @@ fn read_groups<F: Files + ?Sized>(
             let inside = within_package(&cpus, cpu, packages);
             if inside != cpus {
                 let message = format!("expected CPUs of one package, found {cpus}; using {inside}");
-                reader.problem(format!("{folder}/{}", level.masks[0]), message);
+                reader.problem(format!("{folder}/{}", masks[0]), message);
             }
             inside
         };
@@ -331,14 +364,46 @@ fn within_package(cpus: &CpuSet, cpu: CpuId, packages: &[CpuGroup]) -> CpuSet {
     }
 }
 
-/// Caches, each read at its first CPU.
+/// The level 3 caches, which the verdict needs: their CPUs, kind and size.
 ///
-/// `Detail::Fast` reads the level 3 caches only: the verdict needs their CPUs.
-fn read_caches<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    online: &CpuSet,
-    detail: Detail,
-) -> Vec<Cache> {
+/// A machine whose first CPU has none is asked no more.
+fn read_level_3<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> Vec<Cache> {
+    /// Where it usually is comes first: behind two level 1 caches and one of level 2.
+    const POSITIONS: [u8; 5] = [3, 2, 4, 1, 0];
+    let mut caches = Vec::new();
+    let mut seen = CpuSet::new();
+    for cpu in online.iter() {
+        if seen.contains(cpu) {
+            continue;
+        }
+        let found = POSITIONS.into_iter().find_map(|position| {
+            let folder = format!("{CPU}/cpu{cpu}/cache/index{position}");
+            let level = reader.value(format_args!("{folder}/level"), parse_cache_level);
+            (level == Ok(3)).then_some(folder)
+        });
+        let Some(folder) = found else {
+            if seen.is_empty() {
+                return caches;
+            }
+            continue;
+        };
+        seen.insert(cpu);
+        if let Some(cache) = read_cache_size(reader, online, cpu, &folder, 3) {
+            let cpus = cache
+                .cpus
+                .difference(&seen)
+                .union(&[cpu].into_iter().collect());
+            seen = seen.union(&cpus);
+            caches.push(Cache { cpus, ..cache });
+        }
+    }
+    caches
+}
+
+/// All caches, each read at its first CPU.
+///
+/// A machine whose first CPU has none is asked no more.
+fn read_caches<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> Vec<Cache> {
     let mut caches: Vec<Cache> = Vec::new();
     // Level, kind and lowest CPU name a cache.
     let mut starts = BTreeSet::new();
@@ -362,57 +427,42 @@ fn read_caches<F: Files + ?Sized>(
             if position >= seen.len() {
                 seen.resize(position + 1, CpuSet::new());
             }
-            let Ok(level) = level else {
-                seen[position].insert(cpu);
-                continue;
-            };
-            if detail == Detail::Fast && level != 3 {
-                // Never read on, so nothing more to learn from this position.
-                seen[position] = online.clone();
-                continue;
-            }
-            let Some(cache) = read_cache(reader, online, cpu, &folder, level, &caches) else {
+            let cache = level
+                .ok()
+                .and_then(|level| read_cache(reader, online, cpu, &folder, level, &caches));
+            let Some(cache) = cache else {
                 seen[position].insert(cpu);
                 continue;
             };
             let cpus = cache.cpus.difference(&seen[position]);
             seen[position] = seen[position].union(&cpus);
-            if !starts.insert((cache.level, cache.kind, cpus.lowest())) {
+            if starts.insert((cache.level, cache.kind, cpus.lowest())) {
+                caches.push(Cache { cpus, ..cache });
+            } else {
                 reader.problem(
-                    &folder,
+                    folder,
                     "expected each cache once, found it at another index too",
                 );
-                continue;
             }
-            caches.push(Cache { cpus, ..cache });
+        }
+        if seen.is_empty() {
+            break;
         }
     }
-    caches.sort_by_key(|cache| {
-        (
-            std::cmp::Reverse(cache.level),
-            cache.kind,
-            cache.cpus.lowest(),
-        )
-    });
+    caches.sort_by_key(|cache| (Reverse(cache.level), cache.kind, cache.cpus.lowest()));
     caches
 }
 
-fn read_cache<F: Files + ?Sized>(
+/// A cache's CPUs, kind and size.
+fn read_cache_size<F: Files + ?Sized>(
     reader: &mut Reader<'_, F>,
     online: &CpuSet,
     cpu: CpuId,
     folder: &str,
     level: u8,
-    known: &[Cache],
 ) -> Option<Cache> {
-    let cpus = read_mask(
-        reader,
-        online,
-        cpu,
-        folder,
-        ["shared_cpu_map", "shared_cpu_map"],
-    )
-    .ok()?;
+    let mut names = ["shared_cpu_map"; 2];
+    let cpus = read_mask(reader, online, cpu, folder, &mut names).ok()?;
     let kind = reader.value(format_args!("{folder}/type"), |text| match text {
         "Data" => Ok(CacheKind::Data),
         "Instruction" => Ok(CacheKind::Instruction),
@@ -425,12 +475,33 @@ fn read_cache<F: Files + ?Sized>(
     let size = reader.value(format_args!("{folder}/size"), parse_cache_size);
     let size = reader.reading(size);
     let kind = kind.ok()?;
+    Some(Cache {
+        level,
+        kind,
+        id: None,
+        size,
+        line_size: None,
+        ways: None,
+        cpus,
+    })
+}
+
+/// As [`read_cache_size`], with the rest.
+fn read_cache<F: Files + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    online: &CpuSet,
+    cpu: CpuId,
+    folder: &str,
+    level: u8,
+    known: &[Cache],
+) -> Option<Cache> {
+    let cache = read_cache_size(reader, online, cpu, folder, level)?;
     // Caches of one level, kind and size are built alike: two files less for each.
-    let twin = known
-        .iter()
-        .find(|other| other.level == level && other.kind == kind && other.size == size);
-    let (line_size, ways) = match twin {
-        Some(twin) => (twin.line_size, twin.ways),
+    let alike =
+        |other: &&Cache| (other.level, other.kind, &other.size) == (level, cache.kind, &cache.size);
+    let (line_size, ways, numbered) = match known.iter().find(alike) {
+        // Where the first cache has no id, none has.
+        Some(twin) => (twin.line_size, twin.ways, twin.id.is_some()),
         None => (
             reader
                 .number(format_args!("{folder}/coherency_line_size"))
@@ -439,21 +510,19 @@ fn read_cache<F: Files + ?Sized>(
             reader
                 .number(format_args!("{folder}/ways_of_associativity"))
                 .ok(),
+            true,
         ),
     };
-    // Where the first cache has no id, none has.
-    let id = match twin {
-        Some(Cache { id: None, .. }) => None,
-        _ => reader.id(format_args!("{folder}/id")),
+    let id = if numbered {
+        reader.id(format_args!("{folder}/id"))
+    } else {
+        None
     };
     Some(Cache {
-        level,
-        kind,
         id,
-        size,
         line_size,
         ways,
-        cpus,
+        ..cache
     })
 }
 

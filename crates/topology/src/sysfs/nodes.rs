@@ -34,9 +34,12 @@ pub(super) fn read<F: Files + ?Sized>(
     let possible: NodeSet = reader
         .list(format_args!("{NODE}/possible"))
         .unwrap_or_default();
-    let initiators: NodeSet = reader
-        .list(format_args!("{NODE}/has_generic_initiator"))
-        .unwrap_or_default();
+    let initiators: NodeSet = match detail {
+        Detail::Fast => NodeSet::new(),
+        Detail::Full => reader
+            .list(format_args!("{NODE}/has_generic_initiator"))
+            .unwrap_or_default(),
+    };
     let mut list: Vec<Node> = online
         .iter()
         .map(|id| Node {
@@ -64,21 +67,31 @@ pub(super) fn read<F: Files + ?Sized>(
 
 /// The nodes that are online and have a folder.
 ///
-/// The folder of all nodes is listed, never a node's own: that holds hundreds of memory blocks.
+/// A node's own folder is never listed: it holds hundreds of memory blocks.
 fn online_nodes<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> NodeSet {
-    let folders = reader.numbered(NODE, "node").unwrap_or_default();
-    let folders: NodeSet = folders.into_iter().map(NodeId).collect();
-    let Ok(online) = reader.list::<NodeId>(format_args!("{NODE}/online")) else {
-        return folders;
+    /// As many as Linux supports (`CONFIG_NODES_SHIFT` 10); beyond, the list is damaged.
+    const LIKELY_MAX: usize = 1024;
+    let folders = |reader: &mut Reader<'_, F>| -> NodeSet {
+        let numbers = reader.numbered(NODE, "node").unwrap_or_default();
+        numbers.into_iter().map(NodeId).collect()
     };
-    let missing = online.difference(&folders);
+    let Ok(online) = reader.list::<NodeId>(format_args!("{NODE}/online")) else {
+        return folders(reader);
+    };
+    let there = if online.len() > LIKELY_MAX {
+        online.intersection(&folders(reader))
+    } else {
+        let has_folder = |node: &NodeId| reader.files.is_folder(&format!("{NODE}/node{node}"));
+        online.iter().filter(has_folder).collect()
+    };
+    let missing = online.difference(&there);
     if !missing.is_empty() {
         reader.problem(
             format!("{NODE}/online"),
             format!("expected a folder for each online node, found none for nodes {missing}"),
         );
     }
-    online.intersection(&folders)
+    there
 }
 
 /// Without node directories the kernel has no NUMA support: everything is one node.
@@ -145,9 +158,11 @@ fn read_node<F: Files + ?Sized>(
     if detail == Detail::Full {
         node.huge_pages = read_huge_pages(reader, &folder);
         node.side_caches = read_side_caches(reader, &folder);
-        let weight = reader.number(format_args!(
-            "/sys/kernel/mm/mempolicy/weighted_interleave/node{id}"
-        ));
+        let weight = reader.feature("weighted_interleave", |reader| {
+            reader.number(format_args!(
+                "/sys/kernel/mm/mempolicy/weighted_interleave/node{id}"
+            ))
+        });
         node.interleave_weight = reader.reading(weight);
     }
     node
@@ -162,7 +177,9 @@ fn read_cpus<F: Files + ?Sized>(
     if map.is_ok() && detail == Detail::Fast {
         return map.unwrap_or_default();
     }
-    let list = reader.list(format_args!("{folder}/cpulist"));
+    let list = reader.feature("cpulist", |reader| {
+        reader.list(format_args!("{folder}/cpulist"))
+    });
     match (map, list) {
         (Ok(map), Ok(list)) => {
             if map != list {

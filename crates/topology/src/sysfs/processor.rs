@@ -37,13 +37,22 @@ pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, source: &Sourc
 }
 
 fn parse(text: &str) -> Processor {
+    // One CPU's block; on arm the fields of the machine come after the last one.
+    let block = match text.split_once("\n\n") {
+        Some((first, _)) if first.contains("vendor") => first,
+        _ => text,
+    };
+    let lines: Vec<(&str, &str)> = block
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .map(|(key, value)| (key.trim_ascii_end(), value.trim_ascii()))
+        .filter(|(_, value)| !value.is_empty())
+        .collect();
     let field = |keys: &[&str]| {
-        text.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            keys.contains(&key.trim())
-                .then(|| value.trim())
-                .filter(|value| !value.is_empty())
-        })
+        lines
+            .iter()
+            .find(|(key, _)| keys.contains(key))
+            .map(|&(_, value)| value)
     };
     let say = |value: Option<&str>| match value {
         Some(value) => Reading::Known(value.to_owned()),

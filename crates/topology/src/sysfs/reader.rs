@@ -1,5 +1,6 @@
 //! Reads one small file after another into one buffer, and writes down what was wrong with them.
 
+use std::collections::BTreeSet;
 use std::fmt::{Arguments, Write as _};
 
 use homenode_host::{Buffer, FileError, Files};
@@ -28,6 +29,8 @@ pub(super) struct Reader<'files, F: ?Sized> {
     path: String,
     buffer: Buffer,
     pub(super) problems: Vec<Problem>,
+    /// What this kernel does not have; see [`Self::feature`].
+    lacking: BTreeSet<&'static str>,
 }
 
 impl<'files, F: Files + ?Sized> Reader<'files, F> {
@@ -37,6 +40,7 @@ impl<'files, F: Files + ?Sized> Reader<'files, F> {
             path: String::new(),
             buffer: Buffer::new(),
             problems: Vec::new(),
+            lacking: BTreeSet::new(),
         }
     }
 
@@ -46,6 +50,25 @@ impl<'files, F: Files + ?Sized> Reader<'files, F> {
             object: object.into(),
             message: message.into(),
         });
+    }
+
+    /// Asks for something that a kernel has for all nodes or for none.
+    ///
+    /// Once it was missing it is not asked for again: on a large machine that saves hundreds of
+    /// opens.
+    pub(super) fn feature<T>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&mut Self) -> Result<T, Gap>,
+    ) -> Result<T, Gap> {
+        if self.lacking.contains(name) {
+            return Err(Gap::Missing);
+        }
+        let result = read(self);
+        if matches!(result, Err(Gap::Missing)) {
+            self.lacking.insert(name);
+        }
+        result
     }
 
     /// The bytes of a file.
