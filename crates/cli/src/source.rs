@@ -44,7 +44,7 @@ impl Machine {
     }
 
     /// Its files.
-    pub(crate) fn files(&self) -> &dyn Files {
+    pub(crate) fn files(&self) -> &(dyn Files + Sync) {
         match self {
             Self::Live(live) => live,
             Self::Captured(captured, _) => captured,

@@ -1,4 +1,4 @@
-use std::cell::RefCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Buffer, FileError, Files, Snapshot};
 
@@ -9,7 +9,7 @@ use crate::{Buffer, FileError, Files, Snapshot};
 #[derive(Debug)]
 pub struct Recording<'files, F: ?Sized> {
     files: &'files F,
-    found: RefCell<Snapshot>,
+    found: Mutex<Snapshot>,
 }
 
 impl<'files, F: Files + ?Sized> Recording<'files, F> {
@@ -17,13 +17,21 @@ impl<'files, F: Files + ?Sized> Recording<'files, F> {
     pub fn new(files: &'files F) -> Self {
         Self {
             files,
-            found: RefCell::new(Snapshot::default()),
+            found: Mutex::new(Snapshot::default()),
         }
+    }
+
+    /// A reader that panicked has left whole entries behind.
+    fn found(&self) -> MutexGuard<'_, Snapshot> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All that was read.
     pub fn into_snapshot(self) -> Snapshot {
-        let mut found = self.found.into_inner();
+        let mut found = self
+            .found
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
         found.settle();
         found
     }
@@ -37,13 +45,13 @@ impl<F: Files + ?Sized> Files for Recording<'_, F> {
         buffer: &'buffer mut Buffer,
     ) -> Result<&'buffer [u8], FileError> {
         let content = self.files.read_head(path, limit_bytes, buffer)?;
-        self.found.borrow_mut().add_file(path, content);
+        self.found().add_file(path, content);
         Ok(content)
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
         let names = self.files.list(directory)?;
-        let mut found = self.found.borrow_mut();
+        let mut found = self.found();
         found.add_folder(directory);
         for name in &names {
             found.add_folder(&format!("{directory}/{name}"));
@@ -54,14 +62,14 @@ impl<F: Files + ?Sized> Files for Recording<'_, F> {
     fn is_folder(&self, path: &str) -> bool {
         let is_folder = self.files.is_folder(path);
         if is_folder {
-            self.found.borrow_mut().add_folder(path);
+            self.found().add_folder(path);
         }
         is_folder
     }
 
     fn link(&self, path: &str) -> Result<String, FileError> {
         let target = self.files.link(path)?;
-        self.found.borrow_mut().add_link(path, &target);
+        self.found().add_link(path, &target);
         Ok(target)
     }
 }

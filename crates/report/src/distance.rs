@@ -32,12 +32,17 @@ pub(crate) fn classes(matrix: &NodeMatrix<Distance>) -> Vec<Class> {
         .into_iter()
         .filter_map(|(distance, pairs)| {
             let example = *pairs.first()?;
-            let count = |node: NodeId| pairs.iter().filter(|pair| pair.0 == node).count();
-            let counts = || matrix.nodes().iter().map(|&node| count(node));
+            // Pairs come row by row, and a node without one has no run.
+            let runs = || pairs.chunk_by(|a, b| a.0 == b.0).map(<[_]>::len);
+            let least = if runs().count() < matrix.nodes().len() {
+                0
+            } else {
+                runs().min()?
+            };
             Some(Class {
                 distance,
                 pairs: pairs.len(),
-                per_node: (counts().min()?, counts().max()?),
+                per_node: (least, runs().max()?),
                 example,
                 groups: groups_within(matrix, distance),
             })
@@ -80,8 +85,12 @@ pub(crate) fn nearest(topology: &Topology, node: NodeId) -> Option<(NodeSet, Dis
         return Some((record.nearest_cpu_nodes.clone(), *distance));
     }
     let others = || {
-        let known = matrix.nodes().iter().filter(move |&&other| other != node);
-        known.filter_map(|&other| Some((other, *matrix.get(node, other)?)))
+        let row = matrix
+            .nodes()
+            .iter()
+            .copied()
+            .zip(matrix.row(node).iter().copied());
+        row.filter(move |&(other, _)| other != node)
     };
     let known = || others().filter(|(_, distance)| distance.0 != 0);
     let least = known().map(|(_, distance)| distance).min()?;

@@ -85,6 +85,16 @@ impl<T> NodeMatrix<T> {
         self.rows.get(row)?.get(column)
     }
 
+    /// A node's row, in the order of [`Self::nodes`]; empty for a node that is not in the matrix.
+    #[must_use]
+    pub fn row(&self, from: NodeId) -> &[T] {
+        let position = self.nodes.binary_search(&from);
+        position
+            .ok()
+            .and_then(|row| self.rows.get(row))
+            .map_or(&[], Vec::as_slice)
+    }
+
     /// Each node with its row, in order.
     pub fn rows(&self) -> impl Iterator<Item = (NodeId, &[T])> {
         self.nodes

@@ -342,51 +342,45 @@ impl<T: Id> IdSet<T> {
         let bad = |word: &str| SetError::Mask {
             found: excerpt(word),
         };
-        if !text.contains(',') {
+        let mut words = Vec::with_capacity(text.len() / 16 + 1);
+        if let Some((first, _)) = text.split_once(',') {
+            if strip_hex_prefix(first.trim()).is_empty() {
+                return Err(bad(first));
+            }
+            for (position, word) in text.rsplit(',').enumerate() {
+                let digits = strip_hex_prefix(word.trim());
+                let half = Some(digits)
+                    .filter(|digits| digits.len() <= 8)
+                    .and_then(parse_hex);
+                let half = half.ok_or_else(|| bad(word))?;
+                match words.last_mut() {
+                    Some(word) if position % 2 == 1 => *word |= half << 32,
+                    _ => words.push(half),
+                }
+            }
+        } else {
             let digits = strip_hex_prefix(text);
             let digits = digits.strip_suffix(['h', 'H']).unwrap_or(digits);
-            if digits.is_empty() {
+            if digits.is_empty() || !digits.is_ascii() {
                 return Err(bad(text));
             }
-            return Self::from_hex_digits(digits.bytes(), text);
-        }
-        let mut digits = Vec::with_capacity(text.len());
-        for (position, word) in text.split(',').enumerate() {
-            let word_digits = strip_hex_prefix(word.trim());
-            let width_ok = match (position, word_digits.len()) {
-                (0, 0) => false,
-                (_, length) => length <= 8,
-            };
-            if !width_ok {
-                return Err(bad(word));
+            let mut rest = digits;
+            while !rest.is_empty() {
+                let (before, word) = rest.split_at(rest.len().saturating_sub(16));
+                words.push(parse_hex(word).ok_or_else(|| bad(text))?);
+                rest = before;
             }
-            digits.extend(std::iter::repeat_n(b'0', 8 - word_digits.len()));
-            digits.extend(word_digits.bytes());
         }
-        Self::from_hex_digits(digits.into_iter(), text)
-    }
-
-    fn from_hex_digits(
-        digits: impl DoubleEndedIterator<Item = u8>,
-        text: &str,
-    ) -> Result<Self, SetError> {
-        let mut set = Self::new();
-        for (position, byte) in (0u32..).zip(digits.rev()) {
-            let digit = char::from(byte)
-                .to_digit(16)
-                .ok_or_else(|| SetError::Mask {
-                    found: excerpt(text),
-                })?;
-            for bit in (0..4).filter(|bit| digit & (1 << bit) != 0) {
-                let number = position.saturating_mul(4) + bit;
-                if number >= ID_LIMIT {
-                    return Err(SetError::TooLarge {
-                        noun: T::NOUN,
-                        found: excerpt(text),
-                    });
-                }
-                set.insert(T::new(number));
-            }
+        let mut set = Self {
+            words,
+            id: PhantomData,
+        };
+        set.trim();
+        if set.highest().is_some_and(|id| id.number() >= ID_LIMIT) {
+            return Err(SetError::TooLarge {
+                noun: T::NOUN,
+                found: excerpt(text),
+            });
         }
         Ok(set)
     }
@@ -416,6 +410,14 @@ impl<T: Id> IdSet<T> {
             half
         })
     }
+}
+
+/// At most 16 hexadecimal digits; none are zero.
+fn parse_hex(digits: &str) -> Option<u64> {
+    digits.bytes().try_fold(0, |value, byte| {
+        let digit = char::from(byte).to_digit(16)?;
+        Some(value << 4 | u64::from(digit))
+    })
 }
 
 fn strip_hex_prefix(text: &str) -> &str {

@@ -11,18 +11,24 @@ use crate::{Cache, CacheKind, CoreKind, CpuGroup, Cpus, Detail, GroupedBy};
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-/// All that the CPU directory tells.
-#[derive(Debug, Default)]
+/// The CPUs, and which of them can be read on.
+#[derive(Debug)]
 pub(super) struct Found {
     pub(super) cpus: Cpus,
-    pub(super) packages: Vec<CpuGroup>,
+    /// The online CPUs that have a folder.
+    readable: CpuSet,
+    /// What was read on the way.
+    ids: PackageIds,
+}
+
+/// Groups between a package and a CPU, and around packages.
+#[derive(Debug, Default)]
+pub(super) struct Levels {
     pub(super) dies: Vec<CpuGroup>,
     pub(super) clusters: Vec<CpuGroup>,
     pub(super) books: Vec<CpuGroup>,
     pub(super) drawers: Vec<CpuGroup>,
     pub(super) cores: Vec<CpuGroup>,
-    pub(super) caches: Vec<Cache>,
-    pub(super) core_kinds: Vec<CoreKind>,
 }
 
 /// Returns `None` when no CPU is online.
@@ -32,44 +38,81 @@ pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail
     if cpus.online.is_empty() {
         return None;
     }
-    let online = &readable(reader, &cpus.online, detail);
-    let mut found = Found {
-        packages: read_packages(reader, online, &mut ids),
-        ..Found::default()
-    };
-    if detail == Detail::Full {
+    let readable = readable(reader, &cpus.online, detail);
+    Some(Found {
+        cpus,
+        readable,
+        ids,
+    })
+}
+
+impl Found {
+    /// Packages and caches.
+    pub(super) fn read_packages_and_caches<F: Files + ?Sized>(
+        &self,
+        reader: &mut Reader<'_, F>,
+        detail: Detail,
+    ) -> (Vec<CpuGroup>, Vec<Cache>) {
+        let packages = read_packages(reader, &self.readable, self.ids.clone());
+        let caches = match detail {
+            Detail::Fast => read_level_3(reader, &self.readable),
+            Detail::Full => read_caches(reader, &self.readable),
+        };
+        (packages, caches)
+    }
+
+    /// Everything else that groups CPUs, as if each mask could be trusted; see [`Self::settle`].
+    pub(super) fn read_levels<F: Files + ?Sized>(&self, reader: &mut Reader<'_, F>) -> Levels {
+        let mut read = |level| read_groups(reader, &self.readable, None, level);
+        Levels {
+            dies: read(&DIE),
+            clusters: read(&CLUSTER),
+            books: read(&BOOK),
+            drawers: read(&DRAWER),
+            cores: read(&CORE),
+        }
+    }
+
+    /// Makes the levels fit into the packages.
+    pub(super) fn settle<F: Files + ?Sized>(
+        &self,
+        reader: &mut Reader<'_, F>,
+        packages: &[CpuGroup],
+        levels: &mut Levels,
+    ) {
         for (level, groups) in [
-            (&DIE, &mut found.dies),
-            (&CLUSTER, &mut found.clusters),
-            (&BOOK, &mut found.books),
-            (&DRAWER, &mut found.drawers),
-            (&CORE, &mut found.cores),
+            (&DIE, &mut levels.dies),
+            (&CLUSTER, &mut levels.clusters),
+            (&CORE, &mut levels.cores),
         ] {
-            *groups = read_groups(reader, online, &found.packages, level);
+            let fits = |group: &CpuGroup| {
+                let first = group.cpus.lowest();
+                first.is_none_or(|cpu| within_package(&group.cpus, cpu, packages) == group.cpus)
+            };
+            // A mask that crosses packages hid CPUs that have to be asked themselves.
+            if !groups.iter().all(fits) {
+                *groups = read_groups(reader, &self.readable, Some(packages), level);
+            }
         }
         // A die or cluster that is its whole package, or a cluster that is one core, is a level
         // the hardware does not have: kernels fill the files in all the same.
-        found.dies.retain(|die| {
-            found
-                .packages
-                .iter()
-                .all(|package| package.cpus != die.cpus)
-        });
-        found.clusters.retain(|cluster| {
-            found
-                .packages
-                .iter()
-                .chain(&found.cores)
-                .all(|group| group.cpus != cluster.cpus)
-        });
-        found.core_kinds = read_core_kinds(reader, online);
+        let is_one_of = |groups: &[CpuGroup], group: &CpuGroup| {
+            groups.iter().any(|other| other.cpus == group.cpus)
+        };
+        levels.dies.retain(|die| !is_one_of(packages, die));
+        let cores = &levels.cores;
+        levels
+            .clusters
+            .retain(|cluster| !is_one_of(packages, cluster) && !is_one_of(cores, cluster));
     }
-    found.caches = match detail {
-        Detail::Fast => read_level_3(reader, online),
-        Detail::Full => read_caches(reader, online),
-    };
-    found.cpus = cpus;
-    Some(found)
+
+    /// Kinds of cores.
+    pub(super) fn read_core_kinds<F: Files + ?Sized>(
+        &self,
+        reader: &mut Reader<'_, F>,
+    ) -> Vec<CoreKind> {
+        read_core_kinds(reader, &self.readable)
+    }
 }
 
 fn read_cpus<F: Files + ?Sized>(
@@ -151,7 +194,7 @@ fn online_by_folder<F: Files + ?Sized>(reader: &mut Reader<'_, F>, ids: &mut Pac
 }
 
 /// The package ids of CPUs, each read once.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct PackageIds(BTreeMap<CpuId, Option<u32>>);
 
 impl PackageIds {
@@ -170,7 +213,7 @@ impl PackageIds {
 fn read_packages<F: Files + ?Sized>(
     reader: &mut Reader<'_, F>,
     online: &CpuSet,
-    ids: &mut PackageIds,
+    mut ids: PackageIds,
 ) -> Vec<CpuGroup> {
     let mut by_id: BTreeMap<u32, CpuSet> = BTreeMap::new();
     let mut by_mask: Vec<CpuGroup> = Vec::new();
@@ -242,33 +285,27 @@ fn disjoint(groups: impl Iterator<Item = CpuGroup>) -> Vec<CpuGroup> {
 struct Level {
     id: &'static str,
     masks: [&'static str; 2],
-    holds_packages: bool,
 }
 
 const DIE: Level = Level {
     id: "die_id",
     masks: ["die_cpus", "die_cpus"],
-    holds_packages: false,
 };
 const CLUSTER: Level = Level {
     id: "cluster_id",
     masks: ["cluster_cpus", "cluster_cpus"],
-    holds_packages: false,
 };
 const CORE: Level = Level {
     id: "core_id",
     masks: ["core_cpus", "thread_siblings"],
-    holds_packages: false,
 };
 const BOOK: Level = Level {
     id: "book_id",
     masks: ["book_siblings", "book_siblings"],
-    holds_packages: true,
 };
 const DRAWER: Level = Level {
     id: "drawer_id",
     masks: ["drawer_siblings", "drawer_siblings"],
-    holds_packages: true,
 };
 
 /// The online CPUs of a mask file at a CPU; a mask without the CPU itself is refused.
@@ -310,7 +347,7 @@ fn read_mask<F: Files + ?Sized>(
 fn read_groups<F: Files + ?Sized>(
     reader: &mut Reader<'_, F>,
     online: &CpuSet,
-    packages: &[CpuGroup],
+    packages: Option<&[CpuGroup]>,
     level: &Level,
 ) -> Vec<CpuGroup> {
     let mut groups = Vec::new();
@@ -327,16 +364,17 @@ fn read_groups<F: Files + ?Sized>(
             Err(Gap::Missing) if seen.is_empty() => return groups,
             Err(_) => continue,
         };
-        // Books and drawers hold packages; everything else lies within one.
-        let cpus = if level.holds_packages {
-            cpus
-        } else {
-            let inside = within_package(&cpus, cpu, packages);
-            if inside != cpus {
-                let message = format!("expected CPUs of one package, found {cpus}; using {inside}");
-                reader.problem(format!("{folder}/{}", masks[0]), message);
+        let cpus = match packages {
+            Some(packages) => {
+                let inside = within_package(&cpus, cpu, packages);
+                if inside != cpus {
+                    let message =
+                        format!("expected CPUs of one package, found {cpus}; using {inside}");
+                    reader.problem(format!("{folder}/{}", masks[0]), message);
+                }
+                inside
             }
-            inside
+            None => cpus,
         };
         seen = seen.union(&cpus);
         let id = reader.id(format_args!("{folder}/{}", level.id));

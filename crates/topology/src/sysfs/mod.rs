@@ -17,7 +17,7 @@ use homenode_host::Files;
 use homenode_units::{Bytes, Reading};
 
 use crate::acpi::{parse_hmat, parse_slit, parse_srat};
-use crate::{CheckError, Detail, Firmware, MemorySlot, Source, Topology};
+use crate::{Cache, CheckError, CpuGroup, Detail, Firmware, MemorySlot, Source, Topology};
 use reader::{Gap, Reader};
 
 /// Why a folder is no machine.
@@ -38,7 +38,7 @@ pub enum ReadError {
 /// [`ReadError::NoCpus`] when the files describe no machine at all, [`ReadError::Impossible`] when
 /// they contradict each other so that no machine could be like that. Everything less is a
 /// [`Problem`](crate::Problem) or an absence in the topology.
-pub fn read_topology<F: Files + ?Sized>(
+pub fn read_topology<F: Files + Sync + ?Sized>(
     files: &F,
     source: Source,
     detail: Detail,
@@ -46,7 +46,16 @@ pub fn read_topology<F: Files + ?Sized>(
     let reader = &mut Reader::new(files);
     let found = cpus::read(reader, detail).ok_or(ReadError::NoCpus)?;
     let machine_memory = machine_memory(reader);
-    let nodes = nodes::read(reader, detail, &found.cpus, &machine_memory);
+    let Parts {
+        packages,
+        caches,
+        levels,
+        nodes,
+    } = read_parts(reader, detail, &found, &machine_memory);
+    let core_kinds = match detail {
+        Detail::Fast => Vec::new(),
+        Detail::Full => found.read_core_kinds(reader),
+    };
     let allowed = allowed::read(reader, &found.cpus.online, &nodes.list);
     let processor = processor::read(reader, &source);
     let kernel_options = kernel_options(reader);
@@ -57,14 +66,14 @@ pub fn read_topology<F: Files + ?Sized>(
         source,
         detail,
         processor,
-        packages: found.packages,
-        dies: found.dies,
-        clusters: found.clusters,
-        books: found.books,
-        drawers: found.drawers,
-        cores: found.cores,
-        caches: found.caches,
-        core_kinds: found.core_kinds,
+        packages,
+        dies: levels.dies,
+        clusters: levels.clusters,
+        books: levels.books,
+        drawers: levels.drawers,
+        cores: levels.cores,
+        caches,
+        core_kinds,
         memory_total: machine_memory.map(|memory| memory.total),
         tiers: if full {
             nodes::read_tiers(reader, &node_ids)
@@ -102,6 +111,67 @@ pub fn read_topology<F: Files + ?Sized>(
     };
     topology.check()?;
     Ok(topology)
+}
+
+/// What is most of the work on a large machine.
+struct Parts {
+    packages: Vec<CpuGroup>,
+    caches: Vec<Cache>,
+    levels: cpus::Levels,
+    nodes: nodes::Found,
+}
+
+/// From here on, starting threads costs less than it saves. Unit: CPUs.
+const THREADS_FROM: usize = 64;
+
+/// Reads the parts, side by side where there are many CPUs.
+fn read_parts<F: Files + Sync + ?Sized>(
+    reader: &mut Reader<'_, F>,
+    detail: Detail,
+    found: &cpus::Found,
+    machine_memory: &Reading<MachineMemory>,
+) -> Parts {
+    let files = reader.files;
+    let sets = &found.cpus;
+    if detail == Detail::Fast || sets.online.len() < THREADS_FROM {
+        let (packages, caches) = found.read_packages_and_caches(reader, detail);
+        let mut levels = cpus::Levels::default();
+        if detail == Detail::Full {
+            levels = found.read_levels(reader);
+            found.settle(reader, &packages, &mut levels);
+        }
+        let nodes = nodes::read(reader, detail, sets, machine_memory);
+        return Parts {
+            packages,
+            caches,
+            levels,
+            nodes,
+        };
+    }
+    let mut for_levels = Reader::new(files);
+    let mut for_nodes = Reader::new(files);
+    let mut levels = cpus::Levels::default();
+    let (mut packages, mut caches) = (Vec::new(), Vec::new());
+    let nodes = std::thread::scope(|scope| {
+        let levels_and_nodes = scope.spawn(|| {
+            levels = found.read_levels(&mut for_levels);
+            nodes::read(&mut for_nodes, detail, sets, machine_memory)
+        });
+        (packages, caches) = found.read_packages_and_caches(reader, detail);
+        // A panic of the other thread is one of ours.
+        levels_and_nodes
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    reader.problems.append(&mut for_levels.problems);
+    reader.problems.append(&mut for_nodes.problems);
+    found.settle(reader, &packages, &mut levels);
+    Parts {
+        packages,
+        caches,
+        levels,
+        nodes,
+    }
 }
 
 /// The whole machine's memory, as the kernel counts it.

@@ -65,7 +65,7 @@ fn read_part(machine: &Snapshot) -> Snapshot {
     recording.into_snapshot()
 }
 
-fn check(files: &dyn Files) -> Result<(), TestCaseError> {
+fn check(files: &(dyn Files + Sync)) -> Result<(), TestCaseError> {
     for detail in [Detail::Fast, Detail::Full] {
         match read_topology(files, Source::Captured("damaged".to_owned()), detail) {
             Ok(topology) => {
