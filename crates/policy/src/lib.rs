@@ -24,10 +24,11 @@
 //! Each node with usable CPUs is tried as a start. From it, nodes are taken by distance, nearest
 //! first, each only if it brings something that is still missing: CPUs, or memory. Memory may come
 //! from a node without CPUs; CPUs never do. Among the starts whose nodes meet the need, the best
-//! one has, in this order: memory of its own, the fewest nodes, the smallest sum of distances from
-//! the start, the most room left after the need (the smaller of the share of CPUs and the share of
-//! memory), the lowest number. [`Goal::LeastLoaded`] looks at idle CPUs before distances;
-//! [`Goal::Near`] allows only the starts nearest to a device.
+//! one has, in this order: the fewest nodes whose CPUs have no memory of their own, the fewest
+//! nodes, the smallest sum of distances from the start, the most room left after the need (the
+//! smaller of the share of CPUs and the share of memory, then their sum), the lowest number.
+//! [`Goal::LeastLoaded`] looks at idle CPUs before distances; [`Goal::Near`] allows only the
+//! starts nearest to a device.
 //!
 //! First only idle CPUs count; a node counts as idle up to [`NOISE`] of its CPUs, so that
 //! background work does not split every large request. If that cannot be met, busy CPUs count too,

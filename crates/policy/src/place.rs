@@ -190,8 +190,10 @@ impl Choice<'_> {
         self.cpus_missing <= 0.0 && self.memory_missing == Bytes(0)
     }
 
-    fn lacks_memory(&self) -> bool {
-        self.taken.iter().all(|offer| offer.memory == Bytes(0))
+    /// Nodes whose CPUs would have no memory of their own.
+    fn memoryless(&self) -> usize {
+        let without = |offer: &&&Offer| !offer.cpus.is_empty() && offer.memory == Bytes(0);
+        self.taken.iter().filter(without).count()
     }
 
     fn cpus(&self) -> f64 {
@@ -211,22 +213,26 @@ impl Choice<'_> {
         self.idle() / self.cpus().max(1.0)
     }
 
-    /// What is left of CPUs and memory, whichever is less. Unit: share of all they have.
-    fn room(&self, need: Need) -> f64 {
+    /// What is left of CPUs and memory: the scarcer one, then both together.
+    ///
+    /// Unit: share of all they have.
+    fn room(&self, need: Need) -> (f64, f64) {
         let cpus = (self.idle() - f64::from(need.cpus)) / self.cpus().max(1.0);
         let memory_total = self.taken.iter().map(|offer| offer.memory_total).sum();
         let left = self.memory().saturating_sub(need.memory);
-        match left.share_of(memory_total) {
-            Some(memory) => cpus.min(memory),
-            None => cpus,
-        }
+        let memory = left.share_of(memory_total);
+        (
+            cpus.min(memory.unwrap_or(cpus)),
+            cpus + memory.unwrap_or(0.0),
+        )
     }
 }
 
 /// The better choice is the lesser one.
 fn compare(a: &Choice<'_>, b: &Choice<'_>, request: &Request) -> Ordering {
     let more = |a: f64, b: f64| b.total_cmp(&a);
-    let missing = |choice: &Choice<'_>| (choice.memory_missing, choice.lacks_memory());
+    let room = |choice: &Choice<'_>| choice.room(request.need);
+    let missing = |choice: &Choice<'_>| (choice.memory_missing, choice.memoryless());
     let idle = match request.goal {
         Goal::LeastLoaded => more(a.idle_share(), b.idle_share()),
         Goal::Auto | Goal::Near { .. } => Ordering::Equal,
@@ -237,7 +243,8 @@ fn compare(a: &Choice<'_>, b: &Choice<'_>, request: &Request) -> Ordering {
         .then(a.taken.len().cmp(&b.taken.len()))
         .then(idle)
         .then(a.distance.cmp(&b.distance))
-        .then_with(|| more(a.room(request.need), b.room(request.need)))
+        .then_with(|| more(room(a).0, room(b).0))
+        .then_with(|| more(room(a).1, room(b).1))
         .then(a.start.cmp(&b.start))
 }
 
@@ -277,7 +284,8 @@ fn describe(
             name(&cpu_nodes)
         ));
     }
-    if let Some(why) = load.busy.why() {
+    let choosable = offers.iter().filter(|offer| !offer.cpus.is_empty()).count();
+    if let (Some(why), 2..) = (load.busy.why(), choosable) {
         reasons.push(format!("how busy the CPUs are is not known ({why})"));
     }
     Placement {
