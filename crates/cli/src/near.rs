@@ -35,15 +35,20 @@ pub(crate) fn near(machine: &Machine, topology: &Topology, device: &str) -> anyh
         _ => devices.of(name, 0),
     };
     match found {
+        // Where there is one node, everything is on it, said or not.
+        Found::Unplaced(_) if topology.nodes.len() == 1 => Ok(Goal::Near {
+            nodes: topology.node_ids(),
+            what: device.to_owned(),
+        }),
         Found::OnNodes(nodes) => Ok(Goal::Near {
             nodes,
             what: device.to_owned(),
         }),
-        Found::Unplaced(why) => Err(Helped::new(
+        Found::Unplaced(why) => Err(Helped::error(
             format!("the machine does not say on which node {device} is: {why}"),
             "choose nodes yourself, or let --on auto choose",
         )),
-        Found::Nothing => Err(Helped::new(
+        Found::Nothing => Err(Helped::error(
             format!("expected a device of this machine, found `{device}`"),
             devices.examples(),
         )),
@@ -198,7 +203,7 @@ fn disk_of_file(machine: &Machine, path: &Path) -> anyhow::Result<String> {
 
     let name = path.display();
     if matches!(machine, Machine::Captured(..)) {
-        return Err(Helped::new(
+        return Err(Helped::error(
             "a captured machine does not hold the files of its disks",
             "name the block device instead: near:nvme0n1",
         ));
@@ -226,7 +231,7 @@ fn disk_of_file(machine: &Machine, path: &Path) -> anyhow::Result<String> {
         .ok()
         .and_then(|path| mount_of(machine, &path));
     let Some((kind, source)) = mount else {
-        return Err(Helped::new(
+        return Err(Helped::error(
             format!("cannot tell on which disk {name} lies"),
             "name the block device instead: near:nvme0n1",
         ));
@@ -236,7 +241,7 @@ fn disk_of_file(machine: &Machine, path: &Path) -> anyhow::Result<String> {
     let device = source.canonicalize().unwrap_or_else(|_| source.to_owned());
     match device.strip_prefix("/dev").ok().and_then(Path::to_str) {
         Some(disk) => Ok(disk.replace('/', "!")),
-        None => Err(Helped::new(
+        None => Err(Helped::error(
             format!("{name} lies on a file system without a disk ({kind})"),
             "name a file on a disk, or a device",
         )),

@@ -135,7 +135,9 @@ fn text(placement: &Placement) -> String {
             line(if position == 0 { label } else { "" }, sentence);
         }
     }
-    line("start it", &format!("{} -- CMD", start_line(placement)));
+    if placement.fits() {
+        line("start it", &format!("{} -- CMD", start_line(placement)));
+    }
     text
 }
 

@@ -66,7 +66,7 @@ fn explain_policy(policy: &Policy, error: SetPolicyError, machine: &Machine) -> 
             } else {
                 ""
             };
-            Helped::new(
+            Helped::error(
                 format!(
                     "{what}{flag}: it needs Linux {version} or later, this is {}",
                     release(machine)

@@ -33,7 +33,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let machine = Machine::open(machine)?;
     if let (Machine::Captured(..), false) = (&machine, args.dry_run) {
-        return Err(Helped::new(
+        return Err(Helped::error(
             "a captured machine runs nothing",
             "add --dry-run to see what would be done, or leave --root out",
         ));

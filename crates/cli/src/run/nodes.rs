@@ -59,7 +59,7 @@ impl<'a> Nodes<'a> {
             )
         })?;
         if nodes.is_empty() {
-            return Err(Helped::new(
+            return Err(Helped::error(
                 format!("{flag} `{text}` holds no node"),
                 self.there_are(),
             ));
@@ -146,7 +146,7 @@ impl<'a> Nodes<'a> {
     }
 
     fn no_node(&self, node: NodeId) -> anyhow::Error {
-        Helped::new(format!("this machine has no node {node}"), self.there_are())
+        Helped::error(format!("this machine has no node {node}"), self.there_are())
     }
 
     fn no_cpus(&self, id: NodeId) -> anyhow::Result<anyhow::Error> {
@@ -165,7 +165,7 @@ impl<'a> Nodes<'a> {
         if !nearest.is_empty() {
             help = format!("{help}, and --on {nearest} for the nearest CPUs");
         }
-        Ok(Helped::new(message, help))
+        Ok(Helped::error(message, help))
     }
 
     /// The nodes at the shortest distance from one that are as wanted.
@@ -214,9 +214,9 @@ impl<'a> Nodes<'a> {
                     "use --memory-on {nearest}, the nearest memory, or leave memory to the kernel"
                 )
             };
-            return Err(Helped::new(format!("node {id} has no memory"), help));
+            return Err(Helped::error(format!("node {id} has no memory"), help));
         }
-        Err(Helped::new(
+        Err(Helped::error(
             format!("the cpuset of this process does not allow memory on node {id}"),
             format!(
                 "it allows nodes {usable}; widen cpuset.mems of its control group, or use those"

@@ -40,7 +40,7 @@ impl<'a> On<'a> {
             "least-loaded" => Self::Wish(Wish::LeastLoaded),
             _ => match text.strip_prefix("near:") {
                 Some("") => {
-                    return Err(Helped::new(
+                    return Err(Helped::error(
                         "--on near: names no device",
                         "name one, such as near:eth0 or near:file:/var/lib/data",
                     ));
@@ -98,7 +98,7 @@ impl Plan {
         }
         plan.add_policy(args, &nodes, on_nodes.as_ref())?;
         if plan.cpus.is_none() && plan.policy.is_none() {
-            return Err(Helped::new(
+            return Err(Helped::error(
                 "expected a place for the program, found none",
                 "--on auto chooses one; --on 0 and --memory-on 0 name one",
             ));
@@ -118,7 +118,7 @@ impl Plan {
     ) -> anyhow::Result<()> {
         let Some((mode, named)) = args.memory() else {
             return if args.balancing {
-                Err(Helped::new(
+                Err(Helped::error(
                     "--balancing needs nodes that memory is bound to",
                     "add --memory bind, or leave --balancing out: without a policy AutoNUMA works anyway",
                 ))
@@ -128,7 +128,7 @@ impl Plan {
         };
         if mode == MemoryMode::Local {
             if named.is_some() {
-                return Err(Helped::new(
+                return Err(Helped::error(
                     "--memory local takes no nodes: they are those of the CPUs",
                     "leave --memory-on out, or use --memory prefer",
                 ));
@@ -146,7 +146,7 @@ impl Plan {
                 nodes.with_memory()?.clone()
             }
             (None, None) => {
-                return Err(Helped::new(
+                return Err(Helped::error(
                     "expected the nodes to take memory from, found none",
                     "add --memory-on NODES, or --on NODES to use the same nodes for both",
                 ));
@@ -251,7 +251,7 @@ fn refuse_balancing(args: &RunArgs, mode: MemoryMode) -> anyhow::Result<()> {
         MemoryMode::Weighted => "weighted",
         _ => "interleave",
     };
-    Err(Helped::new(
+    Err(Helped::error(
         format!("--balancing does not go with --memory {mode}"),
         "the kernel knows it with bind and prefer",
     ))
@@ -268,12 +268,12 @@ fn narrow(on: Option<&CpuSet>, text: &str) -> anyhow::Result<CpuSet> {
     let cpus = parsed
         .map_err(|error| Helped::wrap(format!("cannot read --cpus `{text}`"), error, help))?;
     if cpus.is_empty() {
-        return Err(Helped::new(format!("--cpus `{text}` holds no CPU"), help));
+        return Err(Helped::error(format!("--cpus `{text}` holds no CPU"), help));
     }
     if let Some(on) = on {
         let outside = cpus.difference(on);
         if !outside.is_empty() {
-            return Err(Helped::new(
+            return Err(Helped::error(
                 format!("CPUs {outside} are not on the nodes of --on"),
                 format!("those nodes have CPUs {on}"),
             ));
