@@ -203,6 +203,36 @@ fn least_loaded_looks_at_cpus_before_memory_and_distance() {
 }
 
 #[test]
+fn one_busier_node_is_better_than_two_idle_ones() {
+    let row: &[u32] = &[10, 20, 20];
+    let unequal = machine(
+        &[(2, 4), (2, 4), (4, 4)],
+        &[row, &[20, 10, 20], &[20, 20, 10]],
+    );
+    let last = unequal.nodes[2].cpus.lowest().unwrap();
+    let load = busy(&[(last.0, 1.0)]);
+    let placement = placed(&unequal, &load, Goal::LeastLoaded, "3cpu");
+    assert_eq!(summary(&placement), "2 2 fits");
+}
+
+#[test]
+fn near_pairs_come_before_low_numbers() {
+    let rows: [&[u32]; 3] = [&[10, 30, 30], &[30, 10, 12], &[30, 12, 10]];
+    let uneven = machine(&[(4, 8); 3], &rows);
+    assert_eq!(summary(&auto(&uneven, &idle(), "8cpu")), "1-2 1-2 fits");
+}
+
+#[test]
+fn the_scarcer_of_cpus_and_memory_decides_first() {
+    // Node 0 has little CPU left and all of its memory, nodes 1 to 3 some of both.
+    let mut load = busy(&[(0, 1.0), (1, 1.0), (2, 1.0)]);
+    for node in 1..4 {
+        load.obtainable.insert(NodeId(node), Bytes(2 << 30));
+    }
+    assert_eq!(summary(&auto(&ring(), &load, "1cpu")), "1 1 fits");
+}
+
+#[test]
 fn background_work_does_not_split_a_request() {
     let load = busy(&[(0, 0.2), (1, 0.1), (4, 0.3), (8, 0.3), (12, 0.3)]);
     assert_eq!(summary(&auto(&ring(), &load, "4cpu")), "0 0 fits");
@@ -242,6 +272,9 @@ fn near_a_device_starts_at_its_node() {
     assert_eq!(placement.reasons[0], "eth0 is on node 2");
     let placement = placed(&ring(), &idle(), near(2), "8cpu");
     assert_eq!(summary(&placement), "1-2 1-2 fits");
+    // The expander is nearer than node 1 and brings nothing that is missing.
+    let placement = placed(&expander(), &idle(), near(0), "8cpu");
+    assert_eq!(summary(&placement), "0-1 0-1 fits");
     // A device on a node without CPUs: the nearest that has some.
     let placement = placed(&expander(), &idle(), near(2), "2cpu");
     assert_eq!(summary(&placement), "0 0 fits");

@@ -169,3 +169,12 @@ fn other_numbers_are_kept() {
     assert_eq!(SetPolicyError::new(libc::ENOMEM).errno(), libc::ENOMEM);
     assert_eq!(PolicyError::new(libc::EIO).errno(), libc::EIO);
 }
+
+/// The kernel takes one off: with 64 it would not look at node 63.
+#[test]
+fn a_mask_is_passed_with_one_bit_more_than_it_has() {
+    let (pointer, bits) = mask_argument(&[1 << 63]);
+    assert!(!pointer.is_null());
+    assert_eq!(bits, WORD_BITS + 1);
+    assert_eq!(mask_argument(&[]), (std::ptr::null(), 0));
+}
