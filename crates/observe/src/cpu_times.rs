@@ -135,12 +135,14 @@ mod tests {
 cpu  300 0 0 700 0 0 0 0 0 0
 cpu0 100 0 0 100 0 0 0 0 50 0
 cpu2 0 0 0 100 100 0 0 0 0 0
+cpu4 0 0 0 100 100 0 0 0 0 0
 intr 5 6
 ";
     const AFTER: &str = "\
 cpu  300 0 0 700 0 0 0 0 0 0
 cpu0 104 0 1 105 0 0 0 0 50 0
-cpu2 0 0 0 120 95 0 0 0 0 0
+cpu2 0 0 0 120 105 0 0 0 0 0
+cpu4 0 0 0 120 95 0 0 0 0 0
 cpu3 9 0 0 9 0 0 0 0 0 0
 ";
 
@@ -153,7 +155,7 @@ cpu3 9 0 0 9 0 0 0 0 0 0
         let busy = times(AFTER).busy_since(&times(BEFORE));
         assert_eq!(
             busy,
-            BTreeMap::from([(CpuId(0), 0.5), (CpuId(2), 0.0)]),
+            BTreeMap::from([(CpuId(0), 0.5), (CpuId(2), 0.0), (CpuId(4), 0.0)]),
             "CPU 3 came later"
         );
     }
