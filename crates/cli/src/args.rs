@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::place::PlaceArgs;
+use crate::run::RunArgs;
+
 /// Shows how a machine's memory is laid out, what it costs to go remote and who pays for it.
 #[derive(Debug, Parser)]
 #[command(
     name = "homenode",
     version,
     arg_required_else_help = true,
-    after_help = "Examples:\n  homenode report                   what this machine is, who uses its memory, what to do\n  homenode topo                     nodes, sizes, distances, mode\n  homenode topo --json --root DIR   a captured machine, for scripts\n\nExit status: 0 done, 1 a finding, 2 an error."
+    after_help = "Examples:\n  homenode report                   what this machine is, who uses its memory, what to do\n  homenode topo                     nodes, sizes, distances, mode\n  homenode topo --json --root DIR   a captured machine, for scripts\n  homenode run --on auto -- CMD     start a program where there is room for it\n\nExit status: 0 done, 1 a finding, 2 an error."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -33,6 +36,8 @@ pub(crate) struct MachineArgs {
 pub(crate) enum Command {
     Report(ReportArgs),
     Topo(TopoArgs),
+    Run(RunArgs),
+    Place(PlaceArgs),
     Capture(CaptureArgs),
 }
 

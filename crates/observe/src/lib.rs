@@ -5,6 +5,7 @@
 //! * [`read_processes`] → [`ProcessList`]: who runs, as whom, with how much memory, and where it
 //!   may run.
 //! * [`locate`] → [`Locality`]: the share of a process's memory on each node, with its error.
+//! * [`read_cpu_times`] → [`CpuTimes`]: how busy each CPU was, between two of them.
 //!
 //! Nothing here decides, prints or changes anything; text comes through [`homenode_host::Files`],
 //! answers about pages through [`homenode_host::Probe`].
@@ -67,6 +68,7 @@
 //! `numa_maps` of a process with 140 MiB bound to node 0 and 60 MiB to node 1 (2026-11-21).
 
 mod counters;
+mod cpu_times;
 mod error;
 mod locality;
 mod maps;
@@ -76,6 +78,7 @@ mod random;
 mod sample;
 
 pub use counters::{COUNTER_NAMES, Counters, NodeCounters, rates_between_counters};
+pub use cpu_times::{CpuTimes, read_cpu_times};
 pub use error::{ObserveError, ParseError};
 pub use locality::{Effort, Locality, LocateError, Method, NodeShare, locate, on_only_node};
 pub use maps::{Mapping, parse_maps};
