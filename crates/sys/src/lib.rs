@@ -2,7 +2,11 @@
 //! function with typed arguments and named errors.
 //!
 //! * [`page_nodes`]: the node of each page of a process (`move_pages(2)` as a query).
+//! * [`set_mempolicy`], [`task_policy`]: where the pages of this thread go; [`mbind`],
+//!   [`set_mempolicy_home_node`], [`policy_at`], [`node_at`]: those of a range of memory.
 //! * [`allowed_nodes`]: the nodes whose memory this task may use (`get_mempolicy(2)`).
+//! * [`set_affinity`], [`affinity`]: the CPUs of a thread, any number of them.
+//! * [`NodeMemory`]: memory on chosen nodes, with the proof that it lies there.
 //! * [`page_size`]: the size of a base page.
 //!
 //! ```
@@ -19,8 +23,16 @@
     reason = "this is the one crate that may talk to the kernel without a safe wrapper"
 )]
 
+mod node_memory;
 mod syscall;
 
-pub use syscall::memory_policy::{PolicyError, allowed_nodes};
+pub use node_memory::{NodeMemory, NodeMemoryError, PageKind, PagePlacement};
+pub use syscall::affinity::{AffinityError, affinity, set_affinity};
+pub use syscall::mbind::{BindError, BindFlags, HomeNodeError, mbind, set_mempolicy_home_node};
+pub use syscall::memory_policy::{
+    PolicyError, SetPolicyError, allowed_nodes, next_interleave_node, node_at, policy_at,
+    set_mempolicy, task_policy,
+};
 pub use syscall::move_pages::{PageStatus, QueryError, page_nodes};
 pub use syscall::page_size;
+pub use syscall::policy::{Policy, PolicyFlags, PolicyMode};

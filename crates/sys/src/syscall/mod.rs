@@ -4,11 +4,17 @@ use std::io;
 
 use homenode_units::Bytes;
 
+pub(crate) mod affinity;
+mod bits;
+#[cfg(test)]
+pub(crate) mod filter;
+pub(crate) mod mbind;
 pub(crate) mod memory_policy;
 pub(crate) mod move_pages;
+pub(crate) mod policy;
 
 /// The error number that the last system call of this thread left.
-fn last_errno() -> i32 {
+pub(crate) fn last_errno() -> i32 {
     io::Error::last_os_error()
         .raw_os_error()
         .expect("last_os_error always holds an error number")
