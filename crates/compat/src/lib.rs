@@ -5,7 +5,9 @@
 //! effects are those of the original; where they differ on purpose, `docs/drop-ins.md` says so
 //! and why. Homenode's own commands live elsewhere and take the better behaviour.
 
+mod getopt;
 pub mod numactl;
+mod spec;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

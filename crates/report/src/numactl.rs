@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use homenode_topology::{Distance, Topology};
-use homenode_units::{Bytes, NodeMatrix, Reading};
+use homenode_units::{Bytes, CpuSet, NodeMatrix, Reading};
 
 /// What `numactl -H` (2.0.16) prints for this machine.
 ///
@@ -28,6 +28,34 @@ use homenode_units::{Bytes, NodeMatrix, Reading};
 ///   say `No distance information available.`
 #[must_use]
 pub fn numactl_hardware(topology: &Topology) -> String {
+    numactl_hardware_in(topology, NumactlLayout::V2_0_16)
+}
+
+/// How `numactl -H` lays out its listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumactlLayout {
+    /// Four columns for a number of the distance table, not a sign's and two.
+    pub wide_distances: bool,
+    /// CPUs as ranges with their number, ` 0-3, 8 (5)`, and not one by one (`--cpu-compress`).
+    pub compress_cpus: bool,
+}
+
+impl NumactlLayout {
+    /// Debian 12 and Ubuntu 24.04.
+    pub const V2_0_16: Self = Self {
+        wide_distances: false,
+        compress_cpus: false,
+    };
+    /// Debian 13: a column more for each distance, and one more before the header's numbers.
+    pub const V2_0_19: Self = Self {
+        wide_distances: true,
+        compress_cpus: false,
+    };
+}
+
+/// [`numactl_hardware`] in the layout of a version.
+#[must_use]
+pub fn numactl_hardware_in(topology: &Topology, layout: NumactlLayout) -> String {
     let mut text = String::new();
     let ids = topology.node_ids();
     // Writing to a String cannot fail, here and below.
@@ -35,8 +63,12 @@ pub fn numactl_hardware(topology: &Topology) -> String {
     for node in &topology.nodes {
         let id = node.id;
         let _ = write!(text, "node {id} cpus:");
-        for cpu in node.cpus.iter() {
-            let _ = write!(text, " {cpu}");
+        if layout.compress_cpus {
+            push_ranges(&mut text, &node.cpus);
+        } else {
+            for cpu in node.cpus.iter() {
+                let _ = write!(text, " {cpu}");
+            }
         }
         let total = mebibytes(&node.memory_total);
         let free = mebibytes(&node.memory_free);
@@ -47,7 +79,7 @@ pub fn numactl_hardware(topology: &Topology) -> String {
         .known()
         .filter(|matrix| is_filled(matrix))
     {
-        Some(matrix) => push_distances(&mut text, matrix),
+        Some(matrix) => push_distances(&mut text, matrix, layout),
         None => text.push_str("No distance information available.\n"),
     }
     text
@@ -68,16 +100,30 @@ fn is_filled(matrix: &NodeMatrix<Distance>) -> bool {
         .is_some_and(|distance| distance.0 != 0)
 }
 
-fn push_distances(text: &mut String, matrix: &NodeMatrix<Distance>) {
-    text.push_str("node distances:\nnode ");
+/// ` 0-3, 8 (5)`: ranges, and how many CPUs they hold.
+fn push_ranges(text: &mut String, cpus: &CpuSet) {
+    if !cpus.is_empty() {
+        let _ = write!(text, " {}", cpus.to_string().replace(',', ", "));
+    }
+    let _ = write!(text, " ({})", cpus.len());
+}
+
+fn push_distances(text: &mut String, matrix: &NodeMatrix<Distance>, layout: NumactlLayout) {
+    let (sign, columns, gap) = if layout.wide_distances {
+        ("", 4, "  ")
+    } else {
+        (" ", 2, " ")
+    };
+    let number = |number: u32| format!("{sign}{number:>columns$}");
+    let _ = write!(text, "node distances:\nnode{gap}");
     for node in matrix.nodes() {
-        let _ = write!(text, " {:>2} ", node.0);
+        let _ = write!(text, "{} ", number(node.0));
     }
     text.push('\n');
     for (from, row) in matrix.rows() {
-        let _ = write!(text, " {:>2}: ", from.0);
+        let _ = write!(text, "{}: ", number(from.0));
         for distance in row {
-            let _ = write!(text, " {:>2} ", distance.0);
+            let _ = write!(text, "{} ", number(distance.0));
         }
         text.push('\n');
     }
@@ -106,6 +152,34 @@ node   0   1   2  33  34  45  72  73
   1:  16  10  22  16  16  22  22  16 
 ";
         assert!(text.contains(distances), "{text}");
+    }
+
+    #[test]
+    fn the_layout_of_2_0_19_is_wider() {
+        // numactl 2.0.19 on the lab's 3n-cpuless and 4n-ring, `-H --cpu-compress` and `-H`.
+        let layout = NumactlLayout {
+            compress_cpus: true,
+            ..NumactlLayout::V2_0_19
+        };
+        let text = numactl_hardware_in(&sample::sparse(), layout);
+        assert!(text.contains("\nnode 0 cpus: 0-5 (6)\n"), "{text}");
+        assert!(
+            text.contains("\nnode     0    1    2   33   34   45   72   73 \n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n   0:   10   16   16   22   16   22   16   22 \n"),
+            "{text}"
+        );
+        let text = numactl_hardware_in(&sample::gpus(), layout);
+        assert!(text.contains("\nnode 250 cpus: (0)\n"), "{text}");
+    }
+
+    #[test]
+    fn cpus_in_several_ranges_are_parted_by_comma_and_blank() {
+        let mut text = String::new();
+        push_ranges(&mut text, &CpuSet::parse_list("0-3,8").unwrap());
+        assert_eq!(text, " 0-3, 8 (5)");
     }
 
     #[test]
