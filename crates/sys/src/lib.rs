@@ -7,6 +7,7 @@
 //! * [`allowed_nodes`]: the nodes whose memory this task may use (`get_mempolicy(2)`).
 //! * [`set_affinity`], [`affinity`]: the CPUs of a thread, any number of them.
 //! * [`NodeMemory`]: memory on chosen nodes, with the proof that it lies there.
+//! * [`SharedMemory`], [`SegmentId`]: files and System V segments, to set their policy.
 //! * [`page_size`]: the size of a base page.
 //!
 //! ```
@@ -36,3 +37,4 @@ pub use syscall::memory_policy::{
 pub use syscall::move_pages::{PageStatus, QueryError, page_nodes};
 pub use syscall::page_size;
 pub use syscall::policy::{Policy, PolicyFlags, PolicyMode};
+pub use syscall::shared_memory::{NewSegment, SegmentId, SharedMemory};

@@ -6,12 +6,14 @@
 
 mod devices;
 mod options;
+mod shm;
 mod show;
 mod system;
 mod text;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use homenode_sys::{Policy, PolicyMode};
@@ -20,6 +22,7 @@ use homenode_units::{CpuId, CpuSet, Id, IdSet, NodeSet};
 use crate::getopt::Getopt;
 use crate::spec::{Universe, parse_cpus, parse_nodes};
 use options::{Flag, OPTIONS};
+use shm::{Region, RegionOptions};
 use system::{LiveSystem, System};
 use text::{Failure, reason};
 
@@ -53,6 +56,11 @@ fn run<S: System>(
         balancing: false,
         hardware: false,
         compress_cpus: false,
+        bound_cpus: false,
+        strict: false,
+        verify_failed: false,
+        options: RegionOptions::default(),
+        region: None,
     };
     match session.run(args) {
         Ok(status) => status,
@@ -79,6 +87,14 @@ struct Session<'a, S> {
     balancing: bool,
     hardware: bool,
     compress_cpus: bool,
+    /// Whether the affinity of this process was set.
+    bound_cpus: bool,
+    strict: bool,
+    /// Whether `--verify` found a page where it should not be.
+    verify_failed: bool,
+    options: RegionOptions,
+    /// Shared memory that policies are set on, in place of this process.
+    region: Option<Region>,
 }
 
 impl<S: System> Session<'_, S> {
@@ -133,9 +149,70 @@ impl<S: System> Session<'_, S> {
                     "local allocation",
                 )?;
             }
-            _ => {}
+            _ => self.act_on_region(flag, argument)?,
         }
         Ok(None)
+    }
+
+    /// The options of shared memory.
+    fn act_on_region(&mut self, flag: Flag, argument: &OsStr) -> Result<(), Failure> {
+        let options = &mut self.options;
+        match flag {
+            Flag::Length => {
+                options.length_bytes = shm::parse_size(argument);
+                options.last = Some("--length");
+            }
+            Flag::Offset => {
+                options.offset_bytes = shm::parse_size(argument);
+                options.last = Some("--offset");
+            }
+            Flag::ShmMode => {
+                options.mode = shm::parse_mode(argument).ok_or(Failure::Usage(None))?;
+                options.last = Some("--shmmode");
+            }
+            Flag::Huge => {
+                options.huge = true;
+                options.last = Some("--huge");
+            }
+            Flag::ShmId => options.id = shm::parse_id(argument).ok_or(Failure::Usage(None))?,
+            Flag::Strict => self.strict = true,
+            Flag::Shm | Flag::File => self.open_region(flag, Path::new(argument))?,
+            Flag::Touch => self.region_for("--touch")?.touch()?,
+            Flag::Verify => {
+                let region = self.region.as_ref();
+                let region = region.ok_or_else(|| misplaced("--verify"))?;
+                self.verify_failed |= region.verify(self.out)?;
+            }
+            Flag::Dump => {
+                let region = self.region.as_ref();
+                region.ok_or_else(|| without("--dump"))?.dump(self.out)?;
+            }
+            Flag::DumpNodes => {
+                let region = self.region.as_ref();
+                let region = region.ok_or_else(|| without("--dump-nodes"))?;
+                region.dump_nodes(self.out)?;
+            }
+            other => unreachable!("{other:?} acts on no region"),
+        }
+        Ok(())
+    }
+
+    fn region_for(&self, action: &str) -> Result<&Region, Failure> {
+        self.region.as_ref().ok_or_else(|| misplaced(action))
+    }
+
+    fn open_region(&mut self, flag: Flag, path: &Path) -> Result<(), Failure> {
+        self.before_policy()?;
+        if self.bound_cpus {
+            return Err(Failure::usage("cannot do --cpubind on shared memory"));
+        }
+        self.region = None;
+        self.region = Some(if flag == Flag::File {
+            Region::of_file(path, &self.options)?
+        } else {
+            Region::of_segment(path, &self.options, self.err)?
+        });
+        Ok(())
     }
 
     /// Runs the command, or says what there is.
@@ -144,9 +221,23 @@ impl<S: System> Session<'_, S> {
             let compress = self.compress_cpus;
             return Ok(show::hardware(self.system, compress, self.out, self.err));
         }
+        if self.region.is_some() {
+            return match command {
+                [] => Ok(self.verify_failed.into()),
+                _ => Err(Failure::Usage(None)),
+            };
+        }
+        if let Some(option) = self.options.last {
+            let complaint = format!("shm related option {option} for process");
+            return Err(Failure::usage(complaint));
+        }
         let Some(program) = command.first() else {
             return Err(Failure::Usage(None));
         };
+        if self.strict {
+            let warning = "numactl: warning. Strict flag for process ignored.";
+            let _ = writeln!(self.err, "{warning}");
+        }
         let _ = self.out.flush();
         let error = self.system.exec(command);
         Err(Failure::Complaint(format!(
@@ -161,6 +252,20 @@ impl<S: System> Session<'_, S> {
         if self.policy {
             return Err(Failure::usage("specify policy after --shm/--file"));
         }
+        Ok(())
+    }
+
+    /// Refuses options of shared memory before one that is about the process.
+    fn about_process(&mut self, option: &str) -> Result<(), Failure> {
+        if let Some(last) = self.options.last {
+            return Err(Failure::usage(format!(
+                "{last} shm option is not allowed before {option}"
+            )));
+        }
+        if self.region.is_some() {
+            return Err(Failure::usage("cannot do --cpubind on shared memory"));
+        }
+        self.bound_cpus = true;
         Ok(())
     }
 
@@ -225,6 +330,7 @@ impl<S: System> Session<'_, S> {
     }
 
     fn bind_cpus(&mut self, text: &OsStr) -> Result<(), Failure> {
+        self.about_process("-C/--physcpubind")?;
         let cpus = self.cpus(text)?;
         self.system
             .set_affinity(&cpus)
@@ -232,6 +338,7 @@ impl<S: System> Session<'_, S> {
     }
 
     fn bind_to_nodes(&mut self, text: &OsStr) -> Result<(), Failure> {
+        self.about_process("-c/--cpubind/--cpunodebind")?;
         self.needs_numa()?;
         let nodes = self.nodes(text)?;
         let cpus = nodes.iter().fold(CpuSet::new(), |cpus, node| {
@@ -249,7 +356,7 @@ impl<S: System> Session<'_, S> {
     fn interleave(&mut self, text: &OsStr, mode: PolicyMode) -> Result<(), Failure> {
         self.needs_numa()?;
         let nodes = self.nodes(text)?;
-        let policy = if nodes.is_empty() {
+        let policy = if nodes.is_empty() && self.region.is_none() {
             Policy::default()
         } else {
             Policy::new(mode, nodes)
@@ -263,10 +370,13 @@ impl<S: System> Session<'_, S> {
         if nodes.len() != 1 {
             return Err(Failure::Usage(None));
         }
-        self.set(
-            &Policy::new(PolicyMode::Preferred, nodes),
-            "setting preferred node",
-        )
+        // On shared memory upstream prefers through the newer mode, and --dump shows it.
+        let mode = if self.region.is_some() && self.kernel_prefers_many() {
+            PolicyMode::PreferredMany
+        } else {
+            PolicyMode::Preferred
+        };
+        self.set(&Policy::new(mode, nodes), "setting preferred node")
     }
 
     fn prefer_many(&mut self, text: &OsStr) -> Result<(), Failure> {
@@ -285,32 +395,53 @@ impl<S: System> Session<'_, S> {
         })
     }
 
-    /// Asks the kernel, not its version. The policy that this leaves is that of a process which is
-    /// about to end.
+    /// Asks the kernel, not its version, and leaves the policy as it was.
     fn kernel_prefers_many(&mut self) -> bool {
+        let before = self.system.policy();
         let lowest = self.system.allowed_nodes().lowest();
         let policy = Policy::new(PolicyMode::PreferredMany, lowest.into_iter().collect());
-        self.system.set_policy(&policy).is_ok()
+        let does = self.system.set_policy(&policy).is_ok();
+        if let Ok(before) = before {
+            let _ = self.system.set_policy(&before);
+        }
+        does
     }
 
     fn bind_memory(&mut self, text: &OsStr) -> Result<(), Failure> {
         self.needs_numa()?;
         let nodes = self.nodes(text)?;
         let mut policy = Policy::new(PolicyMode::Bind, nodes);
-        policy.flags.numa_balancing = self.balancing;
+        policy.flags.numa_balancing = self.balancing && self.region.is_none();
         self.set(&policy, "setting membind")
     }
 
-    /// Sets the policy of this process; there is one.
+    /// Sets the policy of this process, or of the region; there is one.
     fn set(&mut self, policy: &Policy, purpose: &str) -> Result<(), Failure> {
         if self.policy {
             return Err(Failure::usage("Conflicting policies"));
         }
         self.policy = true;
-        self.system
-            .set_policy(policy)
-            .map_err(|error| Failure::call("set_mempolicy", purpose, &error))
+        match &self.region {
+            Some(region) => region
+                .set(policy, self.strict)
+                .map_err(|error| Failure::call("mbind", purpose, &error)),
+            None => self
+                .system
+                .set_policy(policy)
+                .map_err(|error| Failure::call("set_mempolicy", purpose, &error)),
+        }
     }
+}
+
+/// An action before there is a region.
+fn misplaced(action: &str) -> Failure {
+    Failure::usage(format!(
+        "{action} must be after shared memory specification"
+    ))
+}
+
+fn without(action: &str) -> Failure {
+    Failure::Complaint(format!("Cannot do {action} without shared memory."))
 }
 
 fn failure_is_policy_conflict(failure: &Failure) -> bool {

@@ -12,6 +12,7 @@ pub(crate) mod mbind;
 pub(crate) mod memory_policy;
 pub(crate) mod move_pages;
 pub(crate) mod policy;
+pub(crate) mod shared_memory;
 
 /// The error number that the last system call of this thread left.
 pub(crate) fn last_errno() -> i32 {
