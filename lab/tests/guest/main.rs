@@ -4,5 +4,6 @@
 //! the guest was booted with is `support::shape()`.
 
 mod kernel;
+mod numactl;
 mod support;
 mod topology;

@@ -29,6 +29,9 @@ use text::{Failure, reason};
 /// The version whose behaviour this is.
 const VERSION: &str = "2.0.19";
 
+const POSSIBLE_NODES: &str = "/sys/devices/system/node/possible";
+const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
+
 /// Answers for `numactl` with these arguments.
 #[must_use]
 pub fn main(args: &[OsString]) -> ExitCode {
@@ -57,6 +60,7 @@ fn run<S: System>(
         hardware: false,
         compress_cpus: false,
         bound_cpus: false,
+        inherited: None,
         strict: false,
         verify_failed: false,
         options: RegionOptions::default(),
@@ -89,6 +93,9 @@ struct Session<'a, S> {
     compress_cpus: bool,
     /// Whether the affinity of this process was set.
     bound_cpus: bool,
+    /// The CPUs that this process was started on, which CPU specifications are about, whatever an
+    /// earlier option has made of them.
+    inherited: Option<CpuSet>,
     strict: bool,
     /// Whether `--verify` found a page where it should not be.
     verify_failed: bool,
@@ -231,13 +238,13 @@ impl<S: System> Session<'_, S> {
             let complaint = format!("shm related option {option} for process");
             return Err(Failure::usage(complaint));
         }
-        let Some(program) = command.first() else {
-            return Err(Failure::Usage(None));
-        };
         if self.strict {
             let warning = "numactl: warning. Strict flag for process ignored.";
             let _ = writeln!(self.err, "{warning}");
         }
+        let Some(program) = command.first() else {
+            return Err(Failure::Usage(None));
+        };
         let _ = self.out.flush();
         let error = self.system.exec(command);
         Err(Failure::Complaint(format!(
@@ -289,13 +296,9 @@ impl<S: System> Session<'_, S> {
         } else {
             text.to_owned()
         };
+        let possible = self.all.then(|| self.possible(POSSIBLE_NODES)).flatten();
         let universe = Universe {
-            allowed: if self.all {
-                self.possible("/sys/devices/system/node/possible")
-                    .unwrap_or_else(|| self.system.allowed_nodes())
-            } else {
-                self.system.allowed_nodes()
-            },
+            allowed: possible.unwrap_or_else(|| self.system.allowed_nodes()),
             noun: "node",
         };
         let system: &S = self.system;
@@ -310,17 +313,19 @@ impl<S: System> Session<'_, S> {
     /// Reads a CPU specification.
     fn cpus(&mut self, text: &OsStr) -> Result<CpuSet, Failure> {
         self.specified = true;
-        let affinity = || self.system.affinity().unwrap_or_default();
+        let possible = self.all.then(|| self.possible(POSSIBLE_CPUS)).flatten();
         let universe: Universe<CpuId> = Universe {
-            allowed: if self.all {
-                self.possible("/sys/devices/system/cpu/possible")
-                    .unwrap_or_else(affinity)
-            } else {
-                affinity()
-            },
+            allowed: possible.unwrap_or_else(|| self.inherited()),
             noun: "cpu",
         };
         parse_cpus(text, &universe).map_err(|bad| bad_spec(text, bad))
+    }
+
+    fn inherited(&mut self) -> CpuSet {
+        let system: &S = self.system;
+        self.inherited
+            .get_or_insert_with(|| system.affinity().unwrap_or_default())
+            .clone()
     }
 
     fn possible<T: Id>(&self, path: &str) -> Option<IdSet<T>> {
@@ -344,6 +349,7 @@ impl<S: System> Session<'_, S> {
         let cpus = nodes.iter().fold(CpuSet::new(), |cpus, node| {
             cpus.union(&show::node_cpus(self.system, node))
         });
+        self.inherited();
         self.system.set_affinity(&cpus).map_err(|error| {
             let reason = reason(&error);
             Failure::Lines(vec![
@@ -454,3 +460,6 @@ fn bad_spec(text: &OsStr, bad: crate::spec::BadSpec) -> Failure {
         bad,
     }
 }
+
+#[cfg(test)]
+mod tests;

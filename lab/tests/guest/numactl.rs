@@ -1,0 +1,661 @@
+//! homenode under the name `numactl` does what Debian's numactl does.
+//!
+//! Both run the same command lines. The command that they start tells its own policy and CPUs, so
+//! that effects are compared and not only words. Where ours differs on purpose, the difference is
+//! in a table with the words of docs/drop-ins.md.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use homenode_units::{CpuSet, NodeId, NodeSet};
+
+use crate::support::{node_file, node_set, output_of};
+
+/// Debian's.
+pub(crate) const THEIRS: &str = "/usr/bin/numactl";
+
+/// What is started under the policy: it tells its own.
+const TELL: &str = "/usr/bin/numactl -s; grep _allowed_list /proc/self/status";
+
+/// A folder with links to homenode under the names that it answers to.
+pub(crate) fn link(name: &str) -> PathBuf {
+    let path = std::env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin:/sbin:/usr/sbin".into());
+    let homenode = path
+        .split(':')
+        .map(|folder| Path::new(folder).join("homenode"))
+        .find(|file| file.exists())
+        .unwrap_or_else(|| panic!("no homenode in {path}"));
+    let link = Path::new("/tmp/drop-ins").join(name);
+    fs::create_dir_all("/tmp/drop-ins").unwrap();
+    if !link.exists() {
+        symlink(homenode, &link).unwrap();
+    }
+    link
+}
+
+/// What a run left: status, standard output without empty lines (docs/drop-ins.md, "usage"), and
+/// the error output up to the usage text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ran {
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// The node that interleaving takes next depends on how many pages the program took for itself.
+fn without_next_node(line: &str) -> String {
+    match line.split_once(" (interleave next)") {
+        Some(_) => "preferred node: N (interleave next)".to_owned(),
+        None if line.starts_with("interleavenode: ") => "interleavenode: N".to_owned(),
+        None => line.to_owned(),
+    }
+}
+
+pub(crate) fn run(program: &Path, before: &[&str], args: &[&str]) -> Ran {
+    let mut command = match before.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    if before.is_empty() {
+        // Messages begin with what the program was called as.
+        command.arg0("numactl");
+    }
+    let output = command.args(args).output().unwrap();
+    let lines = |text: &[u8]| -> String {
+        let text = String::from_utf8_lossy(text).replace("usage: ", "\nusage: ");
+        text.lines()
+            .take_while(|line| !line.starts_with("usage: "))
+            .filter(|line| !line.is_empty())
+            .map(|line| format!("{}\n", without_next_node(line)))
+            .collect()
+    };
+    Ran {
+        status: output.status.code().unwrap_or(-1),
+        out: lines(&output.stdout),
+        err: lines(&output.stderr),
+    }
+}
+
+/// Compares a command line; says what differs.
+fn compare(before: &[&str], args: &[&str], differences: &mut Vec<String>) {
+    let theirs = run(Path::new(THEIRS), before, args);
+    let ours = run(&link("numactl"), before, args);
+    if theirs != ours {
+        differences.push(format!(
+            "{before:?} {args:?}\n theirs {theirs:?}\n ours   {ours:?}"
+        ));
+    }
+}
+
+fn assert_same(differences: &[String]) {
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Node specifications of the reference's table (drop-in.md, 3) and their neighbours.
+const NODE_SPECS: [&str; 34] = [
+    "0",
+    "1",
+    "3",
+    "0-1",
+    "1-0",
+    "0,1",
+    "0,2",
+    "all",
+    "",
+    "+0",
+    "+1",
+    "+0-1",
+    "0,all",
+    "all,0",
+    "1,",
+    ",1",
+    "1,,0",
+    "0-",
+    "1x",
+    "0x",
+    "-1",
+    "0x1",
+    "01",
+    "08",
+    " 1",
+    "0- 1",
+    "1-x",
+    "same",
+    "netdev:lo",
+    "netdev:nope",
+    "file:/nope",
+    "block:nope",
+    "pci:zz",
+    "foo:bar",
+];
+
+const FEW_SPECS: [&str; 6] = ["0", "1", "all", "0,1", "1-0", ""];
+
+const INVERTED: [&str; 4] = ["!0", "!1", "!all", "!+0"];
+
+fn tell<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    [flags, &["sh", "-c", TELL]].concat()
+}
+
+#[test]
+fn node_specifications_have_the_same_effect() {
+    let mut differences = Vec::new();
+    let is_one = node_set("has_memory").len() == 1;
+    for spec in NODE_SPECS {
+        // Beyond the last node the warnings differ: docs/drop-ins.md, "relative-number".
+        if is_one && spec.starts_with('+') && spec.contains('1') {
+            continue;
+        }
+        for flag in ["-m", "-i"] {
+            compare(&[], &tell(&[flag, spec]), &mut differences);
+        }
+    }
+    for spec in FEW_SPECS {
+        for flag in ["-N", "-p", "-P", "-a -m"] {
+            let flags: Vec<&str> = flag.split(' ').chain([spec]).collect();
+            compare(&[], &tell(&flags), &mut differences);
+        }
+    }
+    // Where a node has no memory, upstream's `!` names it: docs/drop-ins.md, "inverted".
+    if node_set("online") == node_set("has_memory") {
+        for spec in INVERTED {
+            compare(&[], &tell(&["-m", spec]), &mut differences);
+            compare(&[], &tell(&["-N", spec]), &mut differences);
+        }
+    }
+    assert_same(&differences);
+}
+
+#[test]
+fn cpu_specifications_have_the_same_effect() {
+    let mut differences = Vec::new();
+    for spec in [
+        "0",
+        "1",
+        "0-1",
+        "1-0",
+        "all",
+        "!0",
+        "!all",
+        "+1",
+        "+0-1",
+        "",
+        "99",
+        "0-99",
+        "same",
+        "netdev:lo",
+        "0-",
+        "x",
+    ] {
+        compare(&[], &tell(&["-C", spec]), &mut differences);
+    }
+    // The same under an affinity that leaves CPU 1.
+    if node_set("online").len() > 1 {
+        for flags in [
+            "-C +0",
+            "-C 0",
+            "-C 1",
+            "-C all",
+            "-a -C 0",
+            "-a -C all",
+            "-a -C +0",
+            "-N 0",
+            "-N all",
+        ] {
+            let flags: Vec<&str> = flags.split(' ').collect();
+            compare(&["taskset", "2"], &tell(&flags), &mut differences);
+        }
+    }
+    assert_same(&differences);
+}
+
+#[test]
+fn policies_and_their_order_have_the_same_effect() {
+    let mut differences = Vec::new();
+    for flags in [
+        "-l",
+        "-b -m 0",
+        "-b -i 0",
+        "-b -p 0",
+        "-N 0 -m same",
+        "-m 0 -N same",
+        "-C 0 -m same",
+        "-N 0 -C 1",
+        "-C 1 -N 0",
+        "-N 0 -C 1 -p 0",
+        "--membind=0",
+        "--mem=0",
+        "--interleave 0",
+        "--preferred-many=0",
+        "--localalloc",
+        "--cpubind=0",
+        "--physcpubind=0",
+        "-m 0 -i 0",
+        "-l -l",
+        "-m 0 -a",
+        "-a -m 0",
+        "-m 0 -b",
+        "-m 0 -H",
+        "-m 0 -S /tmp/x",
+        "-m 0 --version",
+        "-t -m 0",
+        "-x",
+        "--foo",
+        "--mem",
+        "--s",
+        "--balancing=1",
+        "-h",
+        "--help",
+        "-L 5",
+        "-o 5",
+        "-M 600",
+        "-M 9",
+        "-I x",
+        "-I 5",
+        "-u",
+        "-T",
+        "-d",
+        "-D",
+        "-V",
+        "-L 5 -C 0",
+        "-u -N 0",
+        "-m 0 -- ",
+        "--",
+    ] {
+        let flags: Vec<&str> = flags.split_whitespace().collect();
+        compare(&[], &tell(&flags), &mut differences);
+        compare(&[], &flags, &mut differences);
+    }
+    assert_same(&differences);
+}
+
+#[test]
+fn show_hardware_and_version_print_the_same() {
+    let mut differences = Vec::new();
+    for flags in [
+        "-s",
+        "-m 0 -s",
+        "-m 0,1 -s",
+        "-i all -s",
+        "-p 1 -s",
+        "-P 0 -s",
+        "-N 0 -s",
+        "-C 0 -s",
+        "-a -s",
+        "-s -m 9",
+        "--show",
+        "--version",
+        "-H -s",
+        "--cpu-compress",
+    ] {
+        let flags: Vec<&str> = flags.split(' ').collect();
+        compare(&[], &flags, &mut differences);
+    }
+    assert_same(&differences);
+    for flags in [
+        &["-H"][..],
+        &["--hardware", "--cpu-compress"],
+        &["-H", "ls"],
+    ] {
+        listing_is_theirs(flags);
+    }
+}
+
+/// Free memory changes from one moment to the next: ours is held against two listings that agree.
+fn listing_is_theirs(flags: &[&str]) {
+    const TRIES: usize = 20;
+    for _ in 0..TRIES {
+        let list = |program: &Path| run(program, &[], flags);
+        let (before, ours, after) = (
+            list(Path::new(THEIRS)),
+            list(&link("numactl")),
+            list(Path::new(THEIRS)),
+        );
+        if before == after {
+            assert_eq!(ours, before, "{flags:?}");
+            return;
+        }
+    }
+    panic!("free memory never stood still in {TRIES} tries");
+}
+
+#[test]
+fn commands_keep_pid_status_and_arguments() {
+    let mut differences = Vec::new();
+    for args in [
+        &["true"][..],
+        &["sh", "-c", "exit 7"],
+        &["-m", "0", "sh", "-c", "echo $0 $1", "a b", "-s"],
+        &["nope"],
+        &["-m", "0", "/etc"],
+        &["-m", "0", "/nope/nope"],
+        &["-N", "0", "--", "echo", "-m"],
+    ] {
+        compare(&[], args, &mut differences);
+    }
+    assert_same(&differences);
+    let child = Command::new(link("numactl"))
+        .args(["-m", "0", "sh", "-c", "echo $$"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        pid.to_string()
+    );
+}
+
+/// A script without `#!` runs as with the GNU C library's execvp.
+#[test]
+fn scripts_without_a_first_line_run() {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write("/tmp/script", "echo script $1\n").unwrap();
+    fs::set_permissions("/tmp/script", fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = run(&link("numactl"), &[], &["-N", "0", "/tmp/script", "x"]);
+    assert_eq!((ran.status, ran.out.as_str()), (0, "script x\n"));
+}
+
+#[test]
+fn shared_memory_is_treated_the_same() {
+    let mut differences = Vec::new();
+    for (index, line) in [
+        "-L 1m -f F -m 0 -T -V -D -d",
+        "-L 1m -f F -i 0 -d",
+        "-L 64k -f F -l -d",
+        "-L 64k -f F -p 0 -d -V",
+        "-L 64k -f F -m 0 -s",
+        "-L 64k -f F -m 0 true",
+        "-L 64k -f F -N 0",
+        "-L 64k -f F -C 0",
+        "-C 0 -L 64k -f F",
+        "-L 64k -f F -m 99",
+        "-L 64k -f F -m 0 -i 0",
+        "-L 64k -f F -m 0 -f F",
+        "-L 5 -f F -m 0",
+        "-L 4k -o 5 -f F",
+        "-f F -m 0",
+        "-f F -L 1m",
+        "-L 64kb -M 0644 -f F",
+        "-L 1m -o 1m -f F -i 0 -d",
+        "-L 64k -f /nope/F",
+        "-L 64k -t -f F -m 0 -V",
+        "-S F",
+        "-L 1m -S F -m 0 -d -T -D",
+        "-L 64k -I 3 -S F -i 0 -d",
+        "-L 64k -o 64k -S F -m 0 -d",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut ran = Vec::new();
+        for (who, program) in [("theirs", Path::new(THEIRS)), ("ours", &link("numactl"))] {
+            let file = format!("/tmp/region-{index}-{who}");
+            let args: Vec<&str> = line
+                .split(' ')
+                .map(|word| if word == "F" { &file } else { word })
+                .collect();
+            let mut result = run(program, &[], &args);
+            for text in [&mut result.out, &mut result.err] {
+                *text = text.replace(&file, "F");
+            }
+            let left = fs::metadata(&file).ok().map(|file| {
+                use std::os::unix::fs::PermissionsExt;
+                (file.len(), file.permissions().mode())
+            });
+            // What was put into the file stays in memory.
+            let _ = fs::remove_file(&file);
+            ran.push((result, left));
+        }
+        if ran[0] != ran[1] {
+            differences.push(format!(
+                "{line}\n theirs {:?}\n ours   {:?}",
+                ran[0], ran[1]
+            ));
+        }
+    }
+    assert_same(&differences);
+}
+
+/// A difference on purpose: its name in docs/drop-ins.md, a command line, what upstream 2.0.19
+/// does with it and what ours does; part of what is printed, and the status.
+struct Difference {
+    name: &'static str,
+    args: &'static str,
+    theirs: (i32, &'static str),
+    ours: (i32, &'static str),
+}
+
+const DIFFERENCES: [Difference; 9] = [
+    Difference {
+        name: "show-line",
+        args: "-l -s",
+        theirs: (0, "preferred node: physcpubind: "),
+        ours: (0, "preferred node: \nphyscpubind: "),
+    },
+    Difference {
+        name: "show-balancing",
+        args: "-b -m 0 -s",
+        theirs: (0, "policy: [8194]\n"),
+        ours: (0, "policy: bind\npreferred node: 0\n"),
+    },
+    Difference {
+        name: "show-preferred-many",
+        args: "-P 1 -s",
+        theirs: (0, "preferred node: 0 (preferred-many)\n"),
+        ours: (0, "preferred node: 1 (preferred-many)\n"),
+    },
+    Difference {
+        name: "large-number",
+        args: "-m 4294967296 echo started",
+        theirs: (0, "started\n"),
+        ours: (1, "<4294967296> is invalid\n"),
+    },
+    Difference {
+        name: "abbreviation",
+        args: "--ver",
+        theirs: (1, "option '--ver' is ambiguous"),
+        ours: (1, "--verify must be after shared memory specification"),
+    },
+    Difference {
+        name: "relative-number",
+        args: "-m +77 true",
+        theirs: (1, "node argument 1024 is out of range"),
+        ours: (1, "node argument +77 is out of range"),
+    },
+    Difference {
+        name: "region-offset",
+        args: "-L 64k -o 64k -f /tmp/region-offset -m 0 -T -V -D",
+        theirs: (
+            1,
+            "region offset 0x10000 beyond its length 0x10000 at --touch",
+        ),
+        ours: (0, "0000000000010000-0000000000020000: 0\n"),
+    },
+    Difference {
+        name: "region-preferred-many",
+        args: "-L 64k -f /tmp/region-many -P 0,1 -d",
+        theirs: (0, "preferred-many : 0 \n"),
+        ours: (0, "preferred-many : 0 1 \n"),
+    },
+    Difference {
+        name: "inverted",
+        args: "taskset 2 -C !1 sh -c echo\u{a0}started",
+        theirs: (0, "started\n"),
+        ours: (1, "sched_setaffinity: Invalid argument\n"),
+    },
+];
+
+#[test]
+fn differences_are_those_that_are_written_down() {
+    let written = include_str!("../../../docs/drop-ins.md");
+    for difference in &DIFFERENCES {
+        let Difference {
+            name,
+            args,
+            theirs,
+            ours,
+        } = difference;
+        assert!(
+            written.contains(&format!("| `{name}` |")),
+            "docs/drop-ins.md says nothing of {name}"
+        );
+        if node_set("has_memory").len() < 2 {
+            continue;
+        }
+        let words: Vec<String> = args
+            .split(' ')
+            .map(|word| word.replace('\u{a0}', " "))
+            .collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let (before, words) = match words.as_slice() {
+            ["taskset", ..] => words.split_at(2),
+            _ => (&[][..], &words[..]),
+        };
+        for (program, (status, text)) in [(Path::new(THEIRS), theirs), (&link("numactl"), ours)] {
+            let ran = run(program, before, words);
+            assert_eq!(
+                ran.status,
+                *status,
+                "{name}, {}: {ran:?}",
+                program.display()
+            );
+            assert!(
+                ran.out.contains(text) || ran.err.contains(text),
+                "{name}, {}: {ran:?}",
+                program.display()
+            );
+        }
+    }
+}
+
+/// The list after a word at the start of a line.
+fn listed(text: &str, key: &str) -> String {
+    text.lines()
+        .find_map(|line| line.strip_prefix(key))
+        .unwrap_or_else(|| panic!("no {key} in {text}"))
+        .trim()
+        .to_owned()
+}
+
+fn ours(args: &[&str]) -> String {
+    output_of(link("numactl").to_str().unwrap(), args)
+}
+
+/// What upstream's test/checkaffinity judges.
+#[test]
+fn every_cpu_and_every_node_can_be_bound_to() {
+    let all = CpuSet::parse_list(&listed(
+        &ours(&["grep", "Cpus_allowed_list", "/proc/self/status"]),
+        "Cpus_allowed_list:",
+    ))
+    .unwrap();
+    let ours_path = link("numactl");
+    let ours_path = ours_path.to_str().unwrap();
+    for cpu in all.iter() {
+        let bind = format!("--physcpubind={cpu}");
+        let show = ours(&[&bind, ours_path, "--show"]);
+        assert_eq!(listed(&show, "physcpubind:"), cpu.to_string());
+        let stat = ours(&[&bind, "cat", "/proc/self/stat"]);
+        // Field 39 is the CPU last run on (proc_pid_stat(5)).
+        assert_eq!(stat.split_whitespace().nth(38), Some(&*cpu.to_string()));
+    }
+    for node in node_set("has_cpu")
+        .intersection(&node_set("has_memory"))
+        .iter()
+    {
+        let cpus = CpuSet::parse_list(&node_file(&format!("node{node}/cpulist"))).unwrap();
+        let show = ours(&[&format!("--cpunodebind={node}"), ours_path, "--show"]);
+        let shown: CpuSet = listed(&show, "physcpubind:")
+            .split(' ')
+            .map(|cpu| homenode_units::CpuId(cpu.parse().unwrap()))
+            .collect();
+        assert_eq!(shown, cpus, "node {node}");
+        assert_eq!(listed(&show, "cpubind:"), node.to_string());
+        assert_eq!(listed(&show, "nodebind:"), node.to_string());
+    }
+}
+
+/// What upstream's test/checktopology judges.
+#[test]
+fn the_listing_has_the_nodes_and_cpus_of_the_kernel() {
+    let listing = ours(&["--hardware"]);
+    let nodes = node_set("online");
+    assert!(listing.starts_with(&format!("available: {} nodes ({nodes})\n", nodes.len())));
+    let mut listed_cpus = 0;
+    for node in nodes.iter() {
+        let found: CpuSet = listed(&listing, &format!("node {node} cpus:"))
+            .split_whitespace()
+            .map(|cpu| homenode_units::CpuId(cpu.parse().unwrap()))
+            .collect();
+        listed_cpus += found.len();
+        for cpu in found.iter() {
+            assert!(Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}/node{node}")).exists());
+        }
+    }
+    assert_eq!(listed_cpus.to_string(), output_of("nproc", &[]).trim());
+}
+
+/// What upstream's test/bind_range judges.
+#[test]
+fn the_inherited_affinity_bounds_cpus_but_for_all_and_nodes() {
+    if output_of("nproc", &[]).trim() == "1" {
+        return;
+    }
+    let ours = link("numactl");
+    let status = |args: &[&str]| run(&ours, &["taskset", "2"], args).status;
+    assert_ne!(status(&["--physcpubind=0", "--all", "true"]), 0);
+    assert_ne!(status(&["--physcpubind=0", "true"]), 0);
+    assert_eq!(status(&["--all", "--physcpubind=0", "true"]), 0);
+    assert_eq!(status(&["--physcpubind=1", "true"]), 0);
+    assert_eq!(status(&["--cpunodebind=0", "true"]), 0);
+}
+
+/// A counter of a node, in pages.
+fn counter(node: NodeId, name: &str) -> u64 {
+    listed(
+        &node_file(&format!("node{node}/numastat")),
+        &format!("{name} "),
+    )
+    .parse()
+    .unwrap()
+}
+
+/// What upstream's test/regress judges: memory goes where the policy says.
+#[test]
+fn memory_goes_where_the_policy_says() {
+    const PAGES: u64 = (8 << 20) / 4096;
+    let nodes: NodeSet = node_set("has_memory");
+    let hog = |policy: &[&str], node: NodeId, name: &str| {
+        let before = counter(node, name);
+        ours(&[policy, &["memhog", "-H", "8m"]].concat());
+        counter(node, name) - before
+    };
+    for node in nodes.iter() {
+        let id = node.to_string();
+        for policy in [
+            &["--membind", &id][..],
+            &["--preferred", &id],
+            &["--preferred-many", &id],
+        ] {
+            let moved = hog(policy, node, "numa_hit");
+            assert!(moved >= PAGES, "{policy:?}: {moved} pages on node {node}");
+        }
+        let moved = hog(&["--interleave=all"], node, "interleave_hit");
+        let share = PAGES / nodes.len() as u64;
+        assert!(moved >= share - share / 20, "{moved} pages on node {node}");
+    }
+    for node in nodes.intersection(&node_set("has_cpu")).iter() {
+        let bind = format!("--cpunodebind={node}");
+        let moved = hog(&[&bind, "--localalloc"], node, "local_node");
+        assert!(moved >= PAGES, "{moved} pages on node {node}");
+    }
+}
