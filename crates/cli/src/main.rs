@@ -5,6 +5,7 @@
 mod args;
 mod capture;
 mod error;
+mod link;
 mod report;
 mod source;
 mod terminal;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         Command::Report(args) => report::run(args, &arguments.machine, &mut out),
         Command::Topo(args) => topo::run(args, &arguments.machine, &mut out),
         Command::Capture(args) => capture::run(args, &arguments.machine, &mut out),
+        Command::Link(args) => link::run(args, &mut out),
     };
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -6,11 +6,16 @@
 //! and why. Homenode's own commands live elsewhere and take the better behaviour.
 
 mod getopt;
+pub mod memhog;
+pub mod migratepages;
 pub mod numactl;
 mod spec;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+
+/// The names that are answered to.
+pub const NAMES: [&str; 3] = ["numactl", "migratepages", "memhog"];
 
 /// Runs the tool of this name, with the arguments that follow the name; `None` when no tool of
 /// that name is answered for.
@@ -20,6 +25,8 @@ use std::process::ExitCode;
 pub fn run(name: &str, args: &[OsString]) -> Option<ExitCode> {
     match name {
         "numactl" => Some(numactl::main(args)),
+        "migratepages" => Some(migratepages::main(args)),
+        "memhog" => Some(memhog::main(args)),
         _ => None,
     }
 }

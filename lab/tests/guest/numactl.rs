@@ -10,17 +10,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use homenode_units::{CpuSet, NodeId, NodeSet};
-
-use crate::support::{node_file, node_set, output_of};
+use crate::support::node_set;
 
 /// Debian's.
-pub(crate) const THEIRS: &str = "/usr/bin/numactl";
+const THEIRS: &str = "/usr/bin/numactl";
 
 /// What is started under the policy: it tells its own.
 const TELL: &str = "/usr/bin/numactl -s; grep _allowed_list /proc/self/status";
 
-/// A folder with links to homenode under the names that it answers to.
+/// A link to homenode under a name that it answers to.
 pub(crate) fn link(name: &str) -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/bin:/usr/bin:/sbin:/usr/sbin".into());
     let homenode = path
@@ -85,8 +83,12 @@ pub(crate) fn run(program: &Path, before: &[&str], args: &[&str]) -> Ran {
 
 /// Compares a command line; says what differs.
 fn compare(before: &[&str], args: &[&str], differences: &mut Vec<String>) {
-    let theirs = run(Path::new(THEIRS), before, args);
-    let ours = run(&link("numactl"), before, args);
+    compare_tools("numactl", before, args, differences);
+}
+
+fn compare_tools(name: &str, before: &[&str], args: &[&str], differences: &mut Vec<String>) {
+    let theirs = run(&Path::new("/usr/bin").join(name), before, args);
+    let ours = run(&link(name), before, args);
     if theirs != ours {
         differences.push(format!(
             "{before:?} {args:?}\n theirs {theirs:?}\n ours   {ours:?}"
@@ -425,6 +427,107 @@ fn shared_memory_is_treated_the_same() {
     assert_same(&differences);
 }
 
+#[test]
+fn memhog_prints_the_same() {
+    let mut differences = Vec::new();
+    for line in [
+        "15m",
+        "1MB",
+        "-r3 1m",
+        "-H 1m",
+        "1m membind 0",
+        "1m --interleave all",
+        "1m local x",
+        "1m preferred 0",
+        "1m preferred-many all",
+        "1m default 0",
+        "1m membind 99",
+        "x",
+        "0",
+        "-f/nope/f 1m",
+        "1m membind netdev:lo",
+        "1m interleave !all",
+    ] {
+        let args: Vec<&str> = line.split(' ').collect();
+        compare_tools("memhog", &[], &args, &mut differences);
+        compare_tools(
+            "memhog",
+            &[],
+            &[&["-r2"], &args[..]].concat(),
+            &mut differences,
+        );
+    }
+    assert_same(&differences);
+}
+
+#[test]
+fn migratepages_prints_the_same() {
+    let mut differences = Vec::new();
+    let own = std::process::id().to_string();
+    for args in [
+        &[&*own, "0", "0"][..],
+        &[&own, "all", "0"],
+        &[&own, "99", "0"],
+        &[&own, "0", "99"],
+        &[&own, "0", ""],
+        &[&own, "", "0"],
+        &[&own, "0", "netdev:lo"],
+        &["99999999", "0", "0"],
+        &["x", "0", "0"],
+        &["1"],
+        &["-h"],
+        &[],
+    ] {
+        compare_tools("migratepages", &[], args, &mut differences);
+    }
+    assert_same(&differences);
+}
+
+/// The memory of a process ends where it was sent.
+#[test]
+fn migratepages_moves_the_memory() {
+    let nodes = node_set("has_memory");
+    let (Some(from), Some(to)) = (nodes.lowest(), nodes.highest()) else {
+        panic!("a machine without memory");
+    };
+    if from == to {
+        return;
+    }
+    let script = "sleep 60 & echo $!";
+    let started = run(
+        &link("numactl"),
+        &[],
+        &[
+            "-m",
+            &from.to_string(),
+            "sh",
+            "-c",
+            &format!("{script} >&2; true"),
+        ],
+    );
+    let pid = started.err.trim().to_owned();
+    let on = |node: homenode_units::NodeId| {
+        let maps = fs::read_to_string(format!("/proc/{pid}/numa_maps")).unwrap();
+        maps.lines()
+            .filter(|line| line.contains(" anon="))
+            .filter(|line| line.contains(&format!(" N{node}=")))
+            .count()
+    };
+    let before = on(from);
+    let ran = run(
+        &link("migratepages"),
+        &[],
+        &[&pid, &from.to_string(), &to.to_string()],
+    );
+    let (left, moved) = (on(from), on(to));
+    run(Path::new("/bin/sh"), &[], &["-c", &format!("kill {pid}")]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(
+        before > 0 && left == 0 && moved >= before,
+        "{before} mappings on node {from}, then {left}, and {moved} on node {to}: {ran:?}"
+    );
+}
+
 /// A difference on purpose: its name in docs/drop-ins.md, a command line, what upstream 2.0.19
 /// does with it and what ours does; part of what is printed, and the status.
 struct Difference {
@@ -534,128 +637,5 @@ fn differences_are_those_that_are_written_down() {
                 program.display()
             );
         }
-    }
-}
-
-/// The list after a word at the start of a line.
-fn listed(text: &str, key: &str) -> String {
-    text.lines()
-        .find_map(|line| line.strip_prefix(key))
-        .unwrap_or_else(|| panic!("no {key} in {text}"))
-        .trim()
-        .to_owned()
-}
-
-fn ours(args: &[&str]) -> String {
-    output_of(link("numactl").to_str().unwrap(), args)
-}
-
-/// What upstream's test/checkaffinity judges.
-#[test]
-fn every_cpu_and_every_node_can_be_bound_to() {
-    let all = CpuSet::parse_list(&listed(
-        &ours(&["grep", "Cpus_allowed_list", "/proc/self/status"]),
-        "Cpus_allowed_list:",
-    ))
-    .unwrap();
-    let ours_path = link("numactl");
-    let ours_path = ours_path.to_str().unwrap();
-    for cpu in all.iter() {
-        let bind = format!("--physcpubind={cpu}");
-        let show = ours(&[&bind, ours_path, "--show"]);
-        assert_eq!(listed(&show, "physcpubind:"), cpu.to_string());
-        let stat = ours(&[&bind, "cat", "/proc/self/stat"]);
-        // Field 39 is the CPU last run on (proc_pid_stat(5)).
-        assert_eq!(stat.split_whitespace().nth(38), Some(&*cpu.to_string()));
-    }
-    for node in node_set("has_cpu")
-        .intersection(&node_set("has_memory"))
-        .iter()
-    {
-        let cpus = CpuSet::parse_list(&node_file(&format!("node{node}/cpulist"))).unwrap();
-        let show = ours(&[&format!("--cpunodebind={node}"), ours_path, "--show"]);
-        let shown: CpuSet = listed(&show, "physcpubind:")
-            .split(' ')
-            .map(|cpu| homenode_units::CpuId(cpu.parse().unwrap()))
-            .collect();
-        assert_eq!(shown, cpus, "node {node}");
-        assert_eq!(listed(&show, "cpubind:"), node.to_string());
-        assert_eq!(listed(&show, "nodebind:"), node.to_string());
-    }
-}
-
-/// What upstream's test/checktopology judges.
-#[test]
-fn the_listing_has_the_nodes_and_cpus_of_the_kernel() {
-    let listing = ours(&["--hardware"]);
-    let nodes = node_set("online");
-    assert!(listing.starts_with(&format!("available: {} nodes ({nodes})\n", nodes.len())));
-    let mut listed_cpus = 0;
-    for node in nodes.iter() {
-        let found: CpuSet = listed(&listing, &format!("node {node} cpus:"))
-            .split_whitespace()
-            .map(|cpu| homenode_units::CpuId(cpu.parse().unwrap()))
-            .collect();
-        listed_cpus += found.len();
-        for cpu in found.iter() {
-            assert!(Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}/node{node}")).exists());
-        }
-    }
-    assert_eq!(listed_cpus.to_string(), output_of("nproc", &[]).trim());
-}
-
-/// What upstream's test/bind_range judges.
-#[test]
-fn the_inherited_affinity_bounds_cpus_but_for_all_and_nodes() {
-    if output_of("nproc", &[]).trim() == "1" {
-        return;
-    }
-    let ours = link("numactl");
-    let status = |args: &[&str]| run(&ours, &["taskset", "2"], args).status;
-    assert_ne!(status(&["--physcpubind=0", "--all", "true"]), 0);
-    assert_ne!(status(&["--physcpubind=0", "true"]), 0);
-    assert_eq!(status(&["--all", "--physcpubind=0", "true"]), 0);
-    assert_eq!(status(&["--physcpubind=1", "true"]), 0);
-    assert_eq!(status(&["--cpunodebind=0", "true"]), 0);
-}
-
-/// A counter of a node, in pages.
-fn counter(node: NodeId, name: &str) -> u64 {
-    listed(
-        &node_file(&format!("node{node}/numastat")),
-        &format!("{name} "),
-    )
-    .parse()
-    .unwrap()
-}
-
-/// What upstream's test/regress judges: memory goes where the policy says.
-#[test]
-fn memory_goes_where_the_policy_says() {
-    const PAGES: u64 = (8 << 20) / 4096;
-    let nodes: NodeSet = node_set("has_memory");
-    let hog = |policy: &[&str], node: NodeId, name: &str| {
-        let before = counter(node, name);
-        ours(&[policy, &["memhog", "-H", "8m"]].concat());
-        counter(node, name) - before
-    };
-    for node in nodes.iter() {
-        let id = node.to_string();
-        for policy in [
-            &["--membind", &id][..],
-            &["--preferred", &id],
-            &["--preferred-many", &id],
-        ] {
-            let moved = hog(policy, node, "numa_hit");
-            assert!(moved >= PAGES, "{policy:?}: {moved} pages on node {node}");
-        }
-        let moved = hog(&["--interleave=all"], node, "interleave_hit");
-        let share = PAGES / nodes.len() as u64;
-        assert!(moved >= share - share / 20, "{moved} pages on node {node}");
-    }
-    for node in nodes.intersection(&node_set("has_cpu")).iter() {
-        let bind = format!("--cpunodebind={node}");
-        let moved = hog(&[&bind, "--localalloc"], node, "local_node");
-        assert!(moved >= PAGES, "{moved} pages on node {node}");
     }
 }

@@ -6,10 +6,10 @@
 
 mod devices;
 mod options;
-mod shm;
+pub(crate) mod shm;
 mod show;
 mod system;
-mod text;
+pub(crate) mod text;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ use homenode_sys::{Policy, PolicyMode};
 use homenode_units::{CpuId, CpuSet, Id, IdSet, NodeSet};
 
 use crate::getopt::Getopt;
-use crate::spec::{Universe, parse_cpus, parse_nodes};
+use crate::spec::{BadSpec, Universe, parse_cpus, parse_nodes};
 use options::{Flag, OPTIONS};
 use shm::{Region, RegionOptions};
 use system::{LiveSystem, System};
@@ -40,6 +40,17 @@ pub fn main(args: &[OsString]) -> ExitCode {
     let status = run(&mut LiveSystem, args, &mut out, &mut err);
     let _ = out.flush();
     ExitCode::from(status)
+}
+
+/// Reads a node specification as the other tools of the package do: no `same`, no `--all`.
+pub(crate) fn named_nodes(text: &OsStr) -> Result<NodeSet, BadSpec> {
+    let universe = Universe {
+        allowed: LiveSystem.allowed_nodes(),
+        noun: "node",
+    };
+    parse_nodes(text, &universe, &|device| {
+        devices::device_nodes(&LiveSystem, device)
+    })
 }
 
 fn run<S: System>(
@@ -454,7 +465,7 @@ fn failure_is_policy_conflict(failure: &Failure) -> bool {
     matches!(failure, Failure::Usage(_))
 }
 
-fn bad_spec(text: &OsStr, bad: crate::spec::BadSpec) -> Failure {
+fn bad_spec(text: &OsStr, bad: BadSpec) -> Failure {
     Failure::BadSpec {
         spec: text.to_string_lossy().into_owned(),
         bad,

@@ -47,7 +47,7 @@ impl Default for RegionOptions {
 
 /// A size as `--length` and `--offset` take it: a number and `k`, `m` or `g`; what follows does
 /// not count.
-pub(super) fn parse_size(text: &OsStr) -> u64 {
+pub(crate) fn parse_size(text: &OsStr) -> u64 {
     let Some((value, rest)) = number(text.as_bytes()) else {
         return 0;
     };
@@ -66,7 +66,7 @@ pub(super) fn parse_mode(text: &OsStr) -> Option<u16> {
 }
 
 /// A number with nothing behind it.
-pub(super) fn parse_id(text: &OsStr) -> Option<u64> {
+pub(crate) fn parse_id(text: &OsStr) -> Option<u64> {
     match number(text.as_bytes())? {
         (value, []) => Some(value.0),
         _ => None,

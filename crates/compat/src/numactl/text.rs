@@ -53,7 +53,7 @@ impl Failure {
 }
 
 /// What the system says of an error, in strerror(3)'s words.
-pub(super) fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
         Some(end) => text[..end].to_owned(),
