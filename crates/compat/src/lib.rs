@@ -9,13 +9,14 @@ mod getopt;
 pub mod memhog;
 pub mod migratepages;
 pub mod numactl;
+pub mod numad;
 mod spec;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The names that are answered to.
-pub const NAMES: [&str; 3] = ["numactl", "migratepages", "memhog"];
+pub const NAMES: [&str; 4] = ["numactl", "migratepages", "memhog", "numad"];
 
 /// Runs the tool of this name, with the arguments that follow the name; `None` when no tool of
 /// that name is answered for.
@@ -27,6 +28,7 @@ pub fn run(name: &str, args: &[OsString]) -> Option<ExitCode> {
         "numactl" => Some(numactl::main(args)),
         "migratepages" => Some(migratepages::main(args)),
         "memhog" => Some(memhog::main(args)),
+        "numad" => Some(numad::main(args)),
         _ => None,
     }
 }
