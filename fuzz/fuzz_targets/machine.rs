@@ -6,7 +6,7 @@
 
 use homenode_host::Snapshot;
 use homenode_report::{
-    NumactlRelease, TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json,
+    NumactlLayout, TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json,
     topology_svg, topology_text,
 };
 use homenode_topology::{Detail, Source, parse_hwloc_xml, read_topology, scrub};
@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
         let _ = topology_json(&topology, &verdict);
         let _ = topology_svg(&topology, &verdict);
         let _ = coreinfo(&topology);
-        let _ = numactl_hardware(&topology, NumactlRelease::default());
+        let _ = numactl_hardware(&topology, NumactlLayout::V2_0_19);
         let xml = to_hwloc_xml(&topology);
         parse_hwloc_xml(xml.as_bytes(), "ours").expect("we read what we write");
     }

@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     Place(PlaceArgs),
     Capture(CaptureArgs),
+    Link(LinkArgs),
 }
 
 /// Tell the whole story: layout, verdict, memory per node, who uses it, next steps.
@@ -59,6 +60,14 @@ pub(crate) struct ReportArgs {
     /// Show this many of the processes with the most memory.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) top: usize,
+}
+
+/// Make links by which homenode answers as numactl, memhog and the other tools it stands in for.
+#[derive(Debug, Args)]
+pub(crate) struct LinkArgs {
+    /// The folder for the links: one that comes early in PATH.
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 /// Show nodes, CPUs, caches, memory, distances, devices and the mode they are set up in.

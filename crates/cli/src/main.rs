@@ -6,6 +6,7 @@
 mod args;
 mod capture;
 mod error;
+mod link;
 mod load;
 mod near;
 mod place;
@@ -16,7 +17,9 @@ mod terminal;
 mod topo;
 mod translate;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -33,6 +36,9 @@ const EXIT_ERROR: u8 = 2;
 static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = drop_in() {
+        return code;
+    }
     let arguments = Arguments::parse();
     let mut out = io::stdout().lock();
     let machine = &arguments.machine;
@@ -43,6 +49,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(args, machine, &mut out),
         Command::Place(args) => place::run(args, machine, &mut out),
         Command::Capture(args) => capture::run(args, machine, &mut out).map(success),
+        Command::Link(args) => link::run(args, &mut out).map(success),
     };
     match done.and_then(|status| {
         out.flush()?;
@@ -55,4 +62,13 @@ fn main() -> ExitCode {
             ExitCode::from(EXIT_ERROR)
         }
     }
+}
+
+/// Answers as another tool when called by its name, as through a link named `numactl`.
+fn drop_in() -> Option<ExitCode> {
+    let mut words = std::env::args_os();
+    let called = words.next()?;
+    let name = Path::new(&called).file_name()?.to_str()?;
+    let args: Vec<OsString> = words.collect();
+    homenode_compat::run(name, &args)
 }

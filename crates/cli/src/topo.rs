@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use homenode_host::{Files as _, Live};
 use homenode_report::{
-    NumactlRelease, TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json,
+    NumactlLayout, TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json,
     topology_svg, topology_text,
 };
 use homenode_topology::{Detail, Topology};
@@ -79,7 +79,7 @@ fn read(args: &TopoArgs, machine: &MachineArgs) -> anyhow::Result<Topology> {
 ///
 /// Told by an option that came with the wider columns, since `numactl --version` came with them
 /// too and an unknown program is not run just to lay out a table.
-fn installed_numactl() -> NumactlRelease {
+fn installed_numactl() -> NumactlLayout {
     #[expect(
         clippy::disallowed_methods,
         reason = "the environment is resolved here"
@@ -92,9 +92,9 @@ fn installed_numactl() -> NumactlRelease {
     });
     let knows = |option: &[u8]| program.windows(option.len()).any(|part| part == option);
     if found && !knows(b"cpu-compress") {
-        NumactlRelease::Before2_0_19
+        NumactlLayout::V2_0_16
     } else {
-        NumactlRelease::Since2_0_19
+        NumactlLayout::V2_0_19
     }
 }
 

@@ -30,6 +30,6 @@ pub use machine::{
     Finding, GatherOptions, HostFacts, MachineReport, NextStep, NodeReport, ProcessReport,
     Progress, UnreadableGroup, gather_captured, gather_live, report_html, report_json, report_text,
 };
-pub use numactl::{NumactlRelease, numactl_hardware};
+pub use numactl::{NumactlLayout, numactl_hardware};
 pub use svg::topology_svg;
 pub use text::{TextOptions, topology_text};

@@ -3,27 +3,7 @@
 use std::fmt::Write as _;
 
 use homenode_topology::{Distance, Topology};
-use homenode_units::{Bytes, NodeMatrix, Reading};
-
-/// The releases of numactl whose listings differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum NumactlRelease {
-    /// Up to 2.0.18: numbers of the distance table take three columns.
-    Before2_0_19,
-    /// 2.0.19: they take four.
-    #[default]
-    Since2_0_19,
-}
-
-impl NumactlRelease {
-    /// Columns of a digit string; a blank for the sign comes before it.
-    fn digits(self) -> usize {
-        match self {
-            Self::Before2_0_19 => 2,
-            Self::Since2_0_19 => 3,
-        }
-    }
-}
+use homenode_units::{Bytes, CpuSet, NodeMatrix, Reading};
 
 /// What `numactl -H` prints for this machine.
 ///
@@ -47,7 +27,7 @@ impl NumactlRelease {
 /// * a distance row that is too short is filled with 0: where the reader found no usable table, we
 ///   say `No distance information available.`
 #[must_use]
-pub fn numactl_hardware(topology: &Topology, release: NumactlRelease) -> String {
+pub fn numactl_hardware(topology: &Topology, layout: NumactlLayout) -> String {
     let mut text = String::new();
     let ids = topology.node_ids();
     // Writing to a String cannot fail, here and below.
@@ -55,8 +35,12 @@ pub fn numactl_hardware(topology: &Topology, release: NumactlRelease) -> String 
     for node in &topology.nodes {
         let id = node.id;
         let _ = write!(text, "node {id} cpus:");
-        for cpu in node.cpus.iter() {
-            let _ = write!(text, " {cpu}");
+        if layout.compress_cpus {
+            push_ranges(&mut text, &node.cpus);
+        } else {
+            for cpu in node.cpus.iter() {
+                let _ = write!(text, " {cpu}");
+            }
         }
         let total = mebibytes(&node.memory_total);
         let free = mebibytes(&node.memory_free);
@@ -67,10 +51,32 @@ pub fn numactl_hardware(topology: &Topology, release: NumactlRelease) -> String 
         .known()
         .filter(|matrix| is_filled(matrix))
     {
-        Some(matrix) => push_distances(&mut text, matrix, release.digits()),
+        Some(matrix) => push_distances(&mut text, matrix, layout),
         None => text.push_str("No distance information available.\n"),
     }
     text
+}
+
+/// How `numactl -H` lays out its listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumactlLayout {
+    /// Four columns for a number of the distance table, not a sign's and two.
+    pub wide_distances: bool,
+    /// CPUs as ranges with their number, ` 0-3, 8 (5)`, and not one by one (`--cpu-compress`).
+    pub compress_cpus: bool,
+}
+
+impl NumactlLayout {
+    /// Debian 12 and Ubuntu 24.04.
+    pub const V2_0_16: Self = Self {
+        wide_distances: false,
+        compress_cpus: false,
+    };
+    /// Debian 13: a column more for each distance, and one more before the header's numbers.
+    pub const V2_0_19: Self = Self {
+        wide_distances: true,
+        compress_cpus: false,
+    };
 }
 
 /// numactl's `MB` are mebibytes, rounded down.
@@ -88,16 +94,30 @@ fn is_filled(matrix: &NodeMatrix<Distance>) -> bool {
         .is_some_and(|distance| distance.0 != 0)
 }
 
-fn push_distances(text: &mut String, matrix: &NodeMatrix<Distance>, digits: usize) {
-    let _ = write!(text, "node distances:\nnode{:1$}", "", digits - 1);
+/// ` 0-3, 8 (5)`: ranges, and how many CPUs they hold.
+fn push_ranges(text: &mut String, cpus: &CpuSet) {
+    if !cpus.is_empty() {
+        let _ = write!(text, " {}", cpus.to_string().replace(',', ", "));
+    }
+    let _ = write!(text, " ({})", cpus.len());
+}
+
+fn push_distances(text: &mut String, matrix: &NodeMatrix<Distance>, layout: NumactlLayout) {
+    let (sign, columns, gap) = if layout.wide_distances {
+        ("", 4, "  ")
+    } else {
+        (" ", 2, " ")
+    };
+    let number = |number: u32| format!("{sign}{number:>columns$}");
+    let _ = write!(text, "node distances:\nnode{gap}");
     for node in matrix.nodes() {
-        let _ = write!(text, " {:>digits$} ", node.0);
+        let _ = write!(text, "{} ", number(node.0));
     }
     text.push('\n');
     for (from, row) in matrix.rows() {
-        let _ = write!(text, " {:>digits$}: ", from.0);
+        let _ = write!(text, "{}: ", number(from.0));
         for distance in row {
-            let _ = write!(text, " {:>digits$} ", distance.0);
+            let _ = write!(text, "{} ", number(distance.0));
         }
         text.push('\n');
     }
@@ -117,7 +137,7 @@ node 0 cpus: 0 1 2 3 4 5
 node 0 size: 8192 MB
 node 0 free: 7892 MB
 ";
-        let text = numactl_hardware(&sample::sparse(), NumactlRelease::Before2_0_19);
+        let text = numactl_hardware(&sample::sparse(), NumactlLayout::V2_0_16);
         assert!(text.starts_with(expected), "{text}");
         let distances = "\
 node distances:
@@ -129,9 +149,37 @@ node   0   1   2  33  34  45  72  73
     }
 
     #[test]
+    fn the_layout_of_2_0_19_is_wider() {
+        // numactl 2.0.19 on the lab's 3n-cpuless and 4n-ring, `-H --cpu-compress` and `-H`.
+        let layout = NumactlLayout {
+            compress_cpus: true,
+            ..NumactlLayout::V2_0_19
+        };
+        let text = numactl_hardware(&sample::sparse(), layout);
+        assert!(text.contains("\nnode 0 cpus: 0-5 (6)\n"), "{text}");
+        assert!(
+            text.contains("\nnode     0    1    2   33   34   45   72   73 \n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n   0:   10   16   16   22   16   22   16   22 \n"),
+            "{text}"
+        );
+        let text = numactl_hardware(&sample::gpus(), layout);
+        assert!(text.contains("\nnode 250 cpus: (0)\n"), "{text}");
+    }
+
+    #[test]
+    fn cpus_in_several_ranges_are_parted_by_comma_and_blank() {
+        let mut text = String::new();
+        push_ranges(&mut text, &CpuSet::parse_list("0-3,8").unwrap());
+        assert_eq!(text, " 0-3, 8 (5)");
+    }
+
+    #[test]
     fn ids_and_distances_of_three_digits_widen_their_row() {
         // numactl 2.0.16 over a hand-made tree with nodes 0, 1 and 103.
-        let text = numactl_hardware(&sample::gpus(), NumactlRelease::Before2_0_19);
+        let text = numactl_hardware(&sample::gpus(), NumactlLayout::V2_0_16);
         assert!(
             text.contains("\nnode   0   8  250  251  252  253  254  255 \n"),
             "{text}"
@@ -145,7 +193,7 @@ node   0   1   2  33  34  45  72  73
 
     #[test]
     fn what_is_missing_is_not_available() {
-        let text = numactl_hardware(&sample::nothing_but_cpus(), NumactlRelease::Before2_0_19);
+        let text = numactl_hardware(&sample::nothing_but_cpus(), NumactlLayout::V2_0_16);
         assert!(text.contains("\nnode 7 size: <not available>\nnode 7 free: <not available>\n"));
         assert!(
             text.ends_with("\nNo distance information available.\n"),
@@ -155,7 +203,7 @@ node   0   1   2  33  34  45  72  73
 
     #[test]
     fn a_memoryless_node_has_zero_megabytes() {
-        let text = numactl_hardware(&sample::memoryless(), NumactlRelease::Before2_0_19);
+        let text = numactl_hardware(&sample::memoryless(), NumactlLayout::V2_0_16);
         assert!(
             text.contains("\nnode 1 size: 0 MB\nnode 1 free: 0 MB\n"),
             "{text}"
@@ -169,7 +217,7 @@ node   0   1   2  33  34  45  72  73
         let nodes = topology.distances.known().unwrap().nodes().to_vec();
         topology.distances = Reading::Known(NodeMatrix::from_rows(nodes, rows).unwrap());
         assert!(
-            numactl_hardware(&topology, NumactlRelease::Before2_0_19)
+            numactl_hardware(&topology, NumactlLayout::V2_0_16)
                 .ends_with("No distance information available.\n")
         );
     }
@@ -177,7 +225,7 @@ node   0   1   2  33  34  45  72  73
     #[test]
     fn the_newer_release_has_wider_columns() {
         // numactl 2.0.19 in a guest with two nodes.
-        let text = numactl_hardware(&sample::two_nodes(), NumactlRelease::Since2_0_19);
+        let text = numactl_hardware(&sample::two_nodes(), NumactlLayout::V2_0_19);
         let distances = "\
 node distances:
 node     0    1 

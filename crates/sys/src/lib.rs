@@ -7,6 +7,8 @@
 //! * [`allowed_nodes`]: the nodes whose memory this task may use (`get_mempolicy(2)`).
 //! * [`set_affinity`], [`affinity`]: the CPUs of a thread, any number of them.
 //! * [`NodeMemory`]: memory on chosen nodes, with the proof that it lies there.
+//! * [`SharedMemory`], [`SegmentId`]: files and System V segments, to set their policy.
+//! * [`WorkMemory`]: memory to fill. [`migrate_pages`]: all memory of a process, at once.
 //! * [`page_size`]: the size of a base page.
 //!
 //! ```
@@ -33,6 +35,9 @@ pub use syscall::memory_policy::{
     PolicyError, SetPolicyError, allowed_nodes, next_interleave_node, node_at, policy_at,
     set_mempolicy, task_policy,
 };
+pub use syscall::migrate_pages::migrate_pages;
 pub use syscall::move_pages::{PageStatus, QueryError, page_nodes};
 pub use syscall::page_size;
 pub use syscall::policy::{Policy, PolicyFlags, PolicyMode};
+pub use syscall::shared_memory::{NewSegment, SegmentId, SharedMemory};
+pub use syscall::work_memory::WorkMemory;

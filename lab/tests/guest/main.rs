@@ -3,7 +3,9 @@
 //! One boot runs them all, so each finds a machine that an earlier one has used. The shape that
 //! the guest was booted with is `support::shape()`.
 
+mod judges;
 mod kernel;
+mod numactl;
 mod run;
 mod support;
 mod topology;

@@ -10,8 +10,11 @@ mod bits;
 pub(crate) mod filter;
 pub(crate) mod mbind;
 pub(crate) mod memory_policy;
+pub(crate) mod migrate_pages;
 pub(crate) mod move_pages;
 pub(crate) mod policy;
+pub(crate) mod shared_memory;
+pub(crate) mod work_memory;
 
 /// The error number that the last system call of this thread left.
 pub(crate) fn last_errno() -> i32 {
