@@ -11,7 +11,9 @@ mod terminal;
 mod topo;
 mod translate;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -21,6 +23,9 @@ use args::{Arguments, Command};
 const EXIT_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    if let Some(code) = drop_in() {
+        return code;
+    }
     let arguments = Arguments::parse();
     let mut out = io::stdout().lock();
     let done = match &arguments.command {
@@ -36,4 +41,13 @@ fn main() -> ExitCode {
             ExitCode::from(EXIT_ERROR)
         }
     }
+}
+
+/// Answers as another tool when called by its name, as through a link named `numactl`.
+fn drop_in() -> Option<ExitCode> {
+    let mut words = std::env::args_os();
+    let called = words.next()?;
+    let name = Path::new(&called).file_name()?.to_str()?;
+    let args: Vec<OsString> = words.collect();
+    homenode_compat::run(name, &args)
 }
