@@ -6,6 +6,7 @@
 //! and why. Homenode's own commands live elsewhere and take the better behaviour.
 
 pub mod numactl;
+pub mod numastat;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 pub fn run(name: &str, args: &[OsString]) -> Option<ExitCode> {
     match name {
         "numactl" => Some(numactl::main(args)),
+        "numastat" => Some(numastat::main(args)),
         _ => None,
     }
 }
