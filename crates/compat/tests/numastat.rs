@@ -26,7 +26,8 @@ fn surroundings() -> Surroundings {
 fn answer_in(machine: &Snapshot, line: &str, surroundings: &Surroundings) -> Answer {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let code = run(&args, machine, surroundings, &mut out, &mut err).unwrap();
+    let code =
+        run(&args, machine, surroundings, &mut out, &mut err).expect("a Vec takes everything");
     Answer {
         code,
         out: String::from_utf8_lossy(&out).into_owned(),

@@ -4,5 +4,6 @@
 //! the guest was booted with is `support::shape()`.
 
 mod kernel;
+mod numastat;
 mod support;
 mod topology;
