@@ -171,7 +171,7 @@ fn snapshot(nodes: &[u32], zeros: Zeros, numbers: &mut Numbers) -> Snapshot {
             } else {
                 // Every third is a whole number of 128 KiB: halves of a hundredth.
                 let kib = number(name, 9);
-                let mut kib = if kib % 3 == 0 {
+                let mut kib = if kib.is_multiple_of(3) {
                     kib.next_multiple_of(128)
                 } else {
                     kib
@@ -241,7 +241,7 @@ fn maps(nodes: &[u32], numbers: &mut Numbers) -> String {
         let address = 0x7f00_0000_0000 + line * 0x1000;
         text.push_str(&format!("{address:x} default{kind} anon=3 dirty=3"));
         for node in nodes {
-            if numbers.next() % 2 == 0 {
+            if numbers.next().is_multiple_of(2) {
                 text.push_str(&format!(" N{node}={}", numbers.up_to(6)));
             }
         }
