@@ -281,6 +281,12 @@ fn the_width_is_that_of_the_environment_else_80_on_a_terminal() {
         assert_eq!(lines(Some(width), false), blocks, "`{width}`");
         assert_eq!(lines(Some(width), true), blocks, "`{width}`");
     }
+    let narrow = Surroundings {
+        width: Some("1".into()),
+        ..surroundings()
+    };
+    let found = answer_in(&machine(), "-cn", &narrow).out;
+    assert_eq!(found.matches("Numa_Hit").count(), 1, "32 is the least");
     let blocks = |surroundings: &Surroundings| {
         answer_in(&wide, "", surroundings)
             .out
