@@ -10,13 +10,14 @@ pub mod memhog;
 pub mod migratepages;
 pub mod numactl;
 pub mod numad;
+pub mod numastat;
 mod spec;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The names that are answered to.
-pub const NAMES: [&str; 4] = ["numactl", "migratepages", "memhog", "numad"];
+pub const NAMES: [&str; 5] = ["numactl", "numastat", "migratepages", "memhog", "numad"];
 
 /// Runs the tool of this name, with the arguments that follow the name; `None` when no tool of
 /// that name is answered for.
@@ -29,6 +30,7 @@ pub fn run(name: &str, args: &[OsString]) -> Option<ExitCode> {
         "migratepages" => Some(migratepages::main(args)),
         "memhog" => Some(memhog::main(args)),
         "numad" => Some(numad::main(args)),
+        "numastat" => Some(numastat::main(args)),
         _ => None,
     }
 }

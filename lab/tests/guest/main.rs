@@ -6,6 +6,7 @@
 mod judges;
 mod kernel;
 mod numactl;
+mod numastat;
 mod run;
 mod support;
 mod topology;

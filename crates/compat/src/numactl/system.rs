@@ -17,7 +17,7 @@ use super::devices::{self, DeviceNumber, Route};
 /// The kernel, seen and acted upon.
 pub(super) trait System {
     /// Its files.
-    fn files(&self) -> &dyn Files;
+    fn files(&self) -> &(dyn Files + Sync);
 
     /// Whether it has memory policies at all.
     fn has_numa(&self) -> bool;
@@ -55,7 +55,7 @@ pub(super) trait System {
 pub(super) struct LiveSystem;
 
 impl System for LiveSystem {
-    fn files(&self) -> &dyn Files {
+    fn files(&self) -> &(dyn Files + Sync) {
         &Live
     }
 

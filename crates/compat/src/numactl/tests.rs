@@ -77,7 +77,7 @@ fn refused() -> io::Error {
 }
 
 impl System for Fake {
-    fn files(&self) -> &dyn Files {
+    fn files(&self) -> &(dyn Files + Sync) {
         &self.files
     }
 
