@@ -1,5 +1,10 @@
 //! The program under the names that it stands in for, against the originals on this machine: the
 //! system calls with which they act. `lab/tests/guest` compares effects on several nodes.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test of the program: it makes and reads files of its own"
+)]
 
 use std::fs;
 use std::os::unix::fs::symlink;

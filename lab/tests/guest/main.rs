@@ -5,6 +5,7 @@
 
 mod judges;
 mod kernel;
+mod memory_tools;
 mod numactl;
 mod numastat;
 mod run;
