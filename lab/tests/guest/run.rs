@@ -144,13 +144,21 @@ fn memory_nodes() -> Vec<NodeShape> {
     nodes
 }
 
+/// The first two and the last: each start costs a third of a second in a guest.
+fn few<T>(mut nodes: Vec<T>) -> Vec<T> {
+    if nodes.len() > 3 {
+        nodes.drain(2..nodes.len() - 1);
+    }
+    nodes
+}
+
 fn list(nodes: &[NodeShape]) -> NodeSet {
     nodes.iter().map(|node| node.id).collect()
 }
 
 #[test]
 fn bound_memory_is_on_its_node_and_on_no_other() {
-    for node in memory_nodes() {
+    for node in few(memory_nodes()) {
         for options in [
             format!("-m {}", node.id),
             format!("--memory-on {}", node.id),
@@ -165,7 +173,7 @@ fn bound_memory_is_on_its_node_and_on_no_other() {
 
 #[test]
 fn preferred_memory_is_on_its_node_while_there_is_room() {
-    for node in memory_nodes() {
+    for node in few(memory_nodes()) {
         let found = started(&format!("-p {}", node.id));
         assert_eq!(found.pages, BTreeMap::from([(node.id, PAGES)]));
     }
@@ -230,7 +238,7 @@ fn weighted_memory_has_a_share_by_weight() {
 
 #[test]
 fn local_memory_follows_the_cpus() {
-    for node in memory_nodes() {
+    for node in few(memory_nodes()) {
         if node.cpus.is_empty() {
             continue;
         }
@@ -253,7 +261,7 @@ fn cpus_and_memory_may_be_on_different_nodes() {
         .iter()
         .filter(|node| !node.cpus.is_empty())
     {
-        for memory_node in memory_nodes() {
+        for memory_node in few(memory_nodes()).into_iter().rev().take(1) {
             let found = started(&format!(
                 "--on {} --memory-on {}",
                 cpu_node.id, memory_node.id
