@@ -144,13 +144,21 @@ fn memory_nodes() -> Vec<NodeShape> {
     nodes
 }
 
+/// The first two and the last: each start costs a third of a second in a guest.
+fn few<T>(mut nodes: Vec<T>) -> Vec<T> {
+    if nodes.len() > 3 {
+        nodes.drain(2..nodes.len() - 1);
+    }
+    nodes
+}
+
 fn list(nodes: &[NodeShape]) -> NodeSet {
     nodes.iter().map(|node| node.id).collect()
 }
 
 #[test]
 fn bound_memory_is_on_its_node_and_on_no_other() {
-    for node in memory_nodes() {
+    for node in few(memory_nodes()) {
         for options in [
             format!("-m {}", node.id),
             format!("--memory-on {}", node.id),
@@ -165,7 +173,7 @@ fn bound_memory_is_on_its_node_and_on_no_other() {
 
 #[test]
 fn preferred_memory_is_on_its_node_while_there_is_room() {
-    for node in memory_nodes() {
+    for node in few(memory_nodes()) {
         let found = started(&format!("-p {}", node.id));
         assert_eq!(found.pages, BTreeMap::from([(node.id, PAGES)]));
     }
@@ -230,7 +238,7 @@ fn weighted_memory_has_a_share_by_weight() {
 
 #[test]
 fn local_memory_follows_the_cpus() {
-    for node in memory_nodes() {
+    for node in few(memory_nodes()) {
         if node.cpus.is_empty() {
             continue;
         }
@@ -248,19 +256,15 @@ fn local_memory_follows_the_cpus() {
 
 #[test]
 fn cpus_and_memory_may_be_on_different_nodes() {
+    let memory_node = list(&memory_nodes()).highest().unwrap();
     for cpu_node in shape()
         .expected_nodes()
         .iter()
         .filter(|node| !node.cpus.is_empty())
     {
-        for memory_node in memory_nodes() {
-            let found = started(&format!(
-                "--on {} --memory-on {}",
-                cpu_node.id, memory_node.id
-            ));
-            assert_eq!(found.cpus, cpu_node.cpus);
-            assert_eq!(found.pages, BTreeMap::from([(memory_node.id, PAGES)]));
-        }
+        let found = started(&format!("--on {} --memory-on {memory_node}", cpu_node.id));
+        assert_eq!(found.cpus, cpu_node.cpus);
+        assert_eq!(found.pages, BTreeMap::from([(memory_node, PAGES)]));
     }
 }
 
@@ -344,4 +348,19 @@ fn place_knows_nodes_without_cpus_and_what_does_not_fit() {
         )),
         "{stdout}"
     );
+}
+
+/// glibc's `execvp` hands such a script to the shell; musl's, which we are linked with, does not.
+#[test]
+fn a_script_without_an_interpreter_line_is_the_shells() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let script = "/tmp/bare-script";
+    fs::write(script, "echo \"bare $1\"\n").unwrap();
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(
+        output_of("homenode", &["run", "-N", "0", script, "x"]),
+        "bare x\n"
+    );
+    fs::remove_file(script).unwrap();
 }
