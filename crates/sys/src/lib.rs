@@ -2,6 +2,7 @@
 //! function with typed arguments and named errors.
 //!
 //! * [`page_nodes`]: the node of each page of a process (`move_pages(2)` as a query).
+//! * [`move_pages`]: moves pages of a process to a node (`move_pages(2)`).
 //! * [`allowed_nodes`]: the nodes whose memory this task may use (`get_mempolicy(2)`).
 //! * [`page_size`]: the size of a base page.
 //!
@@ -22,5 +23,6 @@
 mod syscall;
 
 pub use syscall::memory_policy::{PolicyError, allowed_nodes};
+pub use syscall::move_pages::moving::{MoveError, MoveStatus, Moved, Sharing, move_pages};
 pub use syscall::move_pages::{PageStatus, QueryError, page_nodes};
 pub use syscall::page_size;
