@@ -16,12 +16,16 @@ pub(crate) struct Args {}
 /// Who may depend on whom: data flows down. A crate that is not named here may not exist.
 ///
 /// Tests may look further, so development dependencies are free.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("homenode-units", &[]),
     ("homenode-sys", &["homenode-units"]),
     ("homenode-host", &["homenode-units", "homenode-sys"]),
     ("homenode-topology", &["homenode-units", "homenode-host"]),
     ("homenode-observe", &["homenode-units", "homenode-host"]),
+    (
+        "homenode-act",
+        &["homenode-units", "homenode-host", "homenode-observe"],
+    ),
     (
         "homenode-report",
         &[
@@ -39,6 +43,7 @@ const ALLOWED: [(&str, &[&str]); 9] = [
             "homenode-topology",
             "homenode-observe",
             "homenode-report",
+            "homenode-act",
         ],
     ),
     ("homenode-lab", &["homenode-units"]),
