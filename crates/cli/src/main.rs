@@ -5,6 +5,7 @@
 mod args;
 mod capture;
 mod error;
+mod migrate;
 mod report;
 mod source;
 mod terminal;
@@ -18,18 +19,31 @@ use clap::Parser;
 
 use args::{Arguments, Command};
 
+const EXIT_FINDING: u8 = 1;
 const EXIT_ERROR: u8 = 2;
+
+/// What a command that worked has to say through its exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// All is as it should be.
+    Nothing,
+    /// The reader should look at the output.
+    Something,
+}
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut out = io::stdout().lock();
+    let machine = &arguments.machine;
     let done = match &arguments.command {
-        Command::Report(args) => report::run(args, &arguments.machine, &mut out),
-        Command::Topo(args) => topo::run(args, &arguments.machine, &mut out),
-        Command::Capture(args) => capture::run(args, &arguments.machine, &mut out),
+        Command::Report(args) => report::run(args, machine, &mut out).map(|()| Found::Nothing),
+        Command::Topo(args) => topo::run(args, machine, &mut out).map(|()| Found::Nothing),
+        Command::Capture(args) => capture::run(args, machine, &mut out).map(|()| Found::Nothing),
+        Command::Migrate(args) => migrate::run(args, machine, &mut out),
     };
-    match done.and_then(|()| Ok(out.flush()?)) {
-        Ok(()) => ExitCode::SUCCESS,
+    match done.and_then(|found| Ok((found, out.flush()?))) {
+        Ok((Found::Nothing, ())) => ExitCode::SUCCESS,
+        Ok((Found::Something, ())) => ExitCode::from(EXIT_FINDING),
         Err(error) if error::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             error::print(&error);
