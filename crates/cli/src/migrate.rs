@@ -154,7 +154,10 @@ fn parse_nodes(flag: &str, text: &str) -> anyhow::Result<NodeSet> {
     let nodes = NodeSet::parse_list(text)
         .map_err(|error| Helped::wrap(format!("cannot read {flag} `{text}`"), error, help))?;
     if nodes.is_empty() {
-        return Err(Helped::error(format!("{flag} `{text}` holds no node"), help));
+        return Err(Helped::error(
+            format!("{flag} `{text}` holds no node"),
+            help,
+        ));
     }
     Ok(nodes)
 }

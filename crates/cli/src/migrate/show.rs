@@ -55,17 +55,17 @@ impl<'a> Show<'a> {
         )?;
         writeln!(out, "lies     {}", shares(&plan.located))?;
         let expected = plan.expected();
-        let amount = expected.map_or("what lies".to_owned(), |bytes| format!("about {bytes}"));
-        let sources = if plan.from.is_empty() {
-            "no other node".to_owned()
+        if plan.from.is_empty() {
+            writeln!(out, "move     nothing: no other node has memory")?;
         } else {
-            format!("nodes {}", plan.from)
-        };
-        writeln!(
-            out,
-            "move     {amount} on {sources}, in {} mappings",
-            plan.ranges.len()
-        )?;
+            let amount = expected.map_or("what lies".to_owned(), |bytes| format!("about {bytes}"));
+            writeln!(
+                out,
+                "move     {amount} on nodes {}, in {} mappings",
+                plan.from,
+                plan.ranges.len()
+            )?;
+        }
         for target in &plan.targets {
             writeln!(
                 out,
