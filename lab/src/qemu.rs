@@ -26,14 +26,19 @@ const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off";
 /// The kernel's console is the emulator's standard error, where it says why it cannot start, too;
 /// the guest's second serial port is its standard output.
 #[must_use]
-pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str) -> Vec<String> {
+pub fn arguments(
+    shape: &Shape,
+    kernel: &str,
+    initramfs: &str,
+    threads: EmulatorThreads,
+) -> Vec<String> {
     let mut arguments = Arguments::default();
     let hmat = if shape.hmat.is_empty() {
         ""
     } else {
         ",hmat=on"
     };
-    arguments.pair("-accel", ACCELERATOR);
+    arguments.pair("-accel", threads.accelerator());
     arguments.pair("-machine", format!("q35{hmat}"));
     arguments.pair("-cpu", CPU);
     arguments.flags(&["-nodefaults", "-no-user-config", "-no-reboot"]);
@@ -73,14 +78,31 @@ pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str) -> Vec<String> {
     arguments.0
 }
 
-/// One thread emulates all CPUs in turn.
+/// What emulates the CPUs of a guest.
 ///
 /// With a thread for each CPU, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
 /// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one thread. A likely
 /// cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages before
 /// translation": one CPU runs code that another is changing, as Linux does to itself at boot.
 /// Boots take equally long either way, as one CPU does nearly all the work.
-const ACCELERATOR: &str = "tcg,thread=single";
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmulatorThreads {
+    /// One thread emulates all CPUs in turn, each for up to 100 ms.
+    #[default]
+    One,
+    /// A thread for each CPU: where times within the guest matter, and a crash now and then does
+    /// not.
+    PerCpu,
+}
+
+impl EmulatorThreads {
+    const fn accelerator(self) -> &'static str {
+        match self {
+            Self::One => "tcg,thread=single",
+            Self::PerCpu => "tcg,thread=multi",
+        }
+    }
+}
 
 #[derive(Default)]
 struct Arguments(Vec<String>);
@@ -150,7 +172,12 @@ mod tests {
 
     /// The values of every `option`.
     fn values(shape: &str, option: &str) -> Vec<String> {
-        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I");
+        let arguments = arguments(
+            &Shape::named(shape).unwrap(),
+            "K",
+            "I",
+            EmulatorThreads::One,
+        );
         arguments
             .windows(2)
             .filter(|pair| pair[0] == option)

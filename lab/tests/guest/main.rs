@@ -4,5 +4,6 @@
 //! the guest was booted with is `support::shape()`.
 
 mod kernel;
+mod migrate;
 mod support;
 mod topology;
