@@ -26,19 +26,17 @@ const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off";
 /// The kernel's console is the emulator's standard error, where it says why it cannot start, too;
 /// the guest's second serial port is its standard output.
 #[must_use]
-pub fn arguments(
-    shape: &Shape,
-    kernel: &str,
-    initramfs: &str,
-    threads: EmulatorThreads,
-) -> Vec<String> {
+pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, time: GuestTime) -> Vec<String> {
     let mut arguments = Arguments::default();
     let hmat = if shape.hmat.is_empty() {
         ""
     } else {
         ",hmat=on"
     };
-    arguments.pair("-accel", threads.accelerator());
+    arguments.pair("-accel", ACCELERATOR);
+    if time == GuestTime::Counted {
+        arguments.pair("-icount", "shift=1,sleep=off");
+    }
     arguments.pair("-machine", format!("q35{hmat}"));
     arguments.pair("-cpu", CPU);
     arguments.flags(&["-nodefaults", "-no-user-config", "-no-reboot"]);
@@ -78,31 +76,26 @@ pub fn arguments(
     arguments.0
 }
 
-/// What emulates the CPUs of a guest.
+/// What makes the clocks of a guest go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuestTime {
+    /// The host's time: what else the host does shows as stalls.
+    #[default]
+    Host,
+    /// Each instruction takes 2 ns, and while nothing runs the clock jumps to the next timer: the
+    /// same run takes the same time, however busy the host is. A CPU waits for the others for as
+    /// long as the next timer is away, at most a tick of 4 ms.
+    Counted,
+}
+
+/// One thread emulates all CPUs in turn.
 ///
 /// With a thread for each CPU, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
 /// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one thread. A likely
 /// cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages before
 /// translation": one CPU runs code that another is changing, as Linux does to itself at boot.
 /// Boots take equally long either way, as one CPU does nearly all the work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EmulatorThreads {
-    /// One thread emulates all CPUs in turn, each for up to 100 ms.
-    #[default]
-    One,
-    /// A thread for each CPU: where times within the guest matter, and a crash now and then does
-    /// not.
-    PerCpu,
-}
-
-impl EmulatorThreads {
-    const fn accelerator(self) -> &'static str {
-        match self {
-            Self::One => "tcg,thread=single",
-            Self::PerCpu => "tcg,thread=multi",
-        }
-    }
-}
+const ACCELERATOR: &str = "tcg,thread=single";
 
 #[derive(Default)]
 struct Arguments(Vec<String>);
@@ -172,12 +165,7 @@ mod tests {
 
     /// The values of every `option`.
     fn values(shape: &str, option: &str) -> Vec<String> {
-        let arguments = arguments(
-            &Shape::named(shape).unwrap(),
-            "K",
-            "I",
-            EmulatorThreads::One,
-        );
+        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I", GuestTime::Host);
         arguments
             .windows(2)
             .filter(|pair| pair[0] == option)

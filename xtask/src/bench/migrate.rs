@@ -12,7 +12,8 @@ use crate::lab_machine::{Machinery, parse_duration};
 
 /// `homenode migrate` against migratepages: worst stall of a busy process, and total time
 ///
-/// In one boot of an emulated machine, in turn. Emulated times are no real ones; ratios tell.
+/// In one boot of an emulated machine whose clock counts instructions, in turn: what else the host
+/// does is not in the times. They are no real times; ratios tell.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Memory of the process. Unit: MiB
