@@ -56,6 +56,8 @@ pub(crate) struct Fake {
     pub(crate) events: BTreeMap<u64, Event>,
     pub(crate) calls: Cell<u64>,
     pub(crate) batches: RefCell<Vec<(Duration, NodeId, usize)>>,
+    /// Pages that were out of reach at once.
+    pub(crate) largest_flush: Cell<usize>,
     pub(crate) alive: Cell<bool>,
     pub(crate) start_time: Cell<u64>,
 }
@@ -106,6 +108,7 @@ impl Fake {
             events: BTreeMap::new(),
             calls: Cell::new(0),
             batches: RefCell::new(Vec::new()),
+            largest_flush: Cell::new(0),
             alive: Cell::new(true),
             start_time: Cell::new(100),
         }
@@ -137,6 +140,8 @@ impl Fake {
 
     /// Moves the collected pages; returns how many stayed, or that the node is full.
     fn flush(&self, collected: &mut Vec<usize>, target: NodeId) -> Result<usize, ()> {
+        self.largest_flush
+            .set(self.largest_flush.get().max(collected.len()));
         let mut stayed = 0;
         for address in collected.drain(..) {
             let mut pages = self.pages.borrow_mut();

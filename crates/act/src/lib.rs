@@ -14,9 +14,11 @@
 //! window where they are, and moves those on a source node with `move_pages(2)`:
 //!
 //! * in batches of at least 512 base pages, because each call costs interrupts to all CPUs, whose
-//!   size follows a budget: a call that took longer halves the next one, one that took less than
-//!   half of it doubles the next one, up to 5 MiB;
+//!   size follows a budget: when the pieces of a call took longer, the next one is halved, when
+//!   they took less than half of it, it is doubled, up to 5 MiB;
 //! * with a gap behind each call, in which the process gets its locks back; `rate` makes it longer;
+//! * each call cut into pieces of 64 pages, because the kernel keeps all pages of a piece out of
+//!   reach until it has copied the last one;
 //! * with one destination per call, and without pages that are there already: both would make the
 //!   kernel split the call;
 //! * with a look at the batch afterwards: what the call returns does not tell which pages moved;

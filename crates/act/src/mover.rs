@@ -29,6 +29,8 @@ pub struct Mover<'a, M: ?Sized> {
     tally: Tally,
     /// No target has room: what is left is only counted.
     full: bool,
+    /// Whether calls are cut into pieces.
+    in_pieces: bool,
 }
 
 /// What a step did, or what should be done before the next one.
@@ -83,6 +85,7 @@ impl<'a, M: Machine + ?Sized> Mover<'a, M> {
             targets: Targets::new(plan.targets.clone(), plan.spread, plan.nearest.clone()),
             tally: Tally::default(),
             full: false,
+            in_pieces: true,
         };
         match mover.is_same_process()? {
             true => Ok(mover),
@@ -235,12 +238,12 @@ impl<'a, M: Machine + ?Sized> Mover<'a, M> {
             self.no_room(batch, first.bytes);
             return Ok(Step::Walked);
         };
-        let addresses: Vec<usize> = batch.iter().map(|page| page.address).collect();
-        let mut statuses = vec![MoveStatus::Unwritten; batch.len()];
+        let call = Call::new(&batch, self.in_pieces && first.bytes == self.base_bytes);
+        let mut statuses = vec![MoveStatus::Unwritten; call.addresses.len()];
         let start = self.machine.now();
-        let result = self
-            .held
-            .move_pages(&addresses, target, self.plan.sharing, &mut statuses);
+        let result =
+            self.held
+                .move_pages(&call.addresses, target, self.plan.sharing, &mut statuses);
         let took = self.machine.now().saturating_sub(start);
         self.tally.calls += 1;
         self.tally.longest_call = self.tally.longest_call.max(took);
@@ -257,15 +260,16 @@ impl<'a, M: Machine + ?Sized> Mover<'a, M> {
                 });
             }
         };
+        let addresses: Vec<usize> = batch.iter().map(|page| page.address).collect();
         let after = self.query(&addresses)?;
-        let tried = tried(result, &statuses, &after, target);
+        let tried = call.tried(result, &statuses, &after, target);
         let mut moved = Bytes(0);
         let mut untried = Vec::new();
         for (index, page) in batch.drain(..).enumerate() {
             if after[index] == PageStatus::OnNode(target) {
                 moved = moved + widen(page.bytes);
-            } else if index < tried {
-                self.settle(page, statuses[index], after[index]);
+            } else if call.places[index] < tried {
+                self.settle(page, statuses[call.places[index]], after[index]);
             } else {
                 untried.push(page);
             }
@@ -275,7 +279,9 @@ impl<'a, M: Machine + ?Sized> Mover<'a, M> {
         }
         self.tally.moved = self.tally.moved + moved;
         self.targets.gave(target, moved);
-        let gap = self.pace.record(size, took);
+        // Pinned memory would end each call at its first piece: then all is tried at once.
+        self.in_pieces = moved > Bytes(0);
+        let gap = self.pace.record(size, took, call.pieces());
         Ok(Step::Called {
             batch: size,
             took,
@@ -324,33 +330,76 @@ impl<'a, M: Machine + ?Sized> Mover<'a, M> {
     }
 }
 
-/// How many of the first pages of a batch were tried.
-///
-/// The kernel collects pages and moves them when one turns out to need nothing or to be impossible,
-/// whose status it then writes, and at the end. It gives up where a move leaves a page behind
-/// (kernel.md, 7.1). So when it stopped, the pages up to the last status were tried; those behind
-/// were too, if one of them moved, or if no status was written at all: then all were one move.
-fn tried(
-    result: Result<Moved, ()>,
-    statuses: &[MoveStatus],
-    after: &[PageStatus],
-    target: NodeId,
-) -> usize {
-    let Ok(moved) = result else {
-        // Full: nothing is known, and nothing is the fault of a page.
-        return 0;
-    };
-    let written = statuses
-        .iter()
-        .rposition(|status| *status != MoveStatus::Unwritten);
-    match (moved, written) {
-        (Moved::Complete, _) | (Moved::Stopped { .. }, None) => statuses.len(),
-        (Moved::Stopped { .. }, Some(last)) => {
-            let behind = &after[last + 1..];
-            if behind.contains(&PageStatus::OnNode(target)) {
-                statuses.len()
-            } else {
-                last + 1
+/// Pages that the kernel moves at once. They are out of reach together while it copies them all, so
+/// this and not the length of the call is what the process waits for.
+const PIECE_PAGES: usize = 64;
+
+/// An address where no process has memory (`vm.mmap_min_addr`). The kernel writes `EFAULT` as its
+/// status, and moves what it has collected before it goes on (`do_pages_move()`, mm/migrate.c,
+/// Linux 6.12). So it cuts a call into pieces, whose fixed cost is still paid once.
+const CUT: usize = 0;
+
+/// The addresses of one call.
+#[derive(Debug)]
+struct Call {
+    addresses: Vec<usize>,
+    /// Where in them each page of the batch is.
+    places: Vec<usize>,
+}
+
+impl Call {
+    fn new(batch: &[Page], in_pieces: bool) -> Self {
+        let mut call = Self {
+            addresses: Vec::with_capacity(batch.len() + batch.len() / PIECE_PAGES),
+            places: Vec::with_capacity(batch.len()),
+        };
+        for (index, page) in batch.iter().enumerate() {
+            if in_pieces && index > 0 && index.is_multiple_of(PIECE_PAGES) {
+                call.addresses.push(CUT);
+            }
+            call.places.push(call.addresses.len());
+            call.addresses.push(page.address);
+        }
+        call
+    }
+
+    fn pieces(&self) -> usize {
+        self.addresses.len() - self.places.len() + 1
+    }
+
+    /// How many of the first addresses were tried.
+    ///
+    /// The kernel collects pages and moves them when one turns out to need nothing or to be
+    /// impossible, whose status it then writes, and at the end. It gives up where a move leaves a
+    /// page behind (kernel.md, 7.1). So when it stopped, the pages up to the last status were
+    /// tried; those behind were too, if one of them moved, or if no status was written at all:
+    /// then all were one move.
+    fn tried(
+        &self,
+        result: Result<Moved, ()>,
+        statuses: &[MoveStatus],
+        after: &[PageStatus],
+        target: NodeId,
+    ) -> usize {
+        let Ok(moved) = result else {
+            // Full: nothing is known, and nothing is the fault of a page.
+            return 0;
+        };
+        let written = statuses
+            .iter()
+            .rposition(|status| *status != MoveStatus::Unwritten);
+        match (moved, written) {
+            (Moved::Complete, _) | (Moved::Stopped { .. }, None) => statuses.len(),
+            (Moved::Stopped { .. }, Some(last)) => {
+                let moved_behind =
+                    self.places.iter().zip(after).any(|(&place, status)| {
+                        place > last && *status == PageStatus::OnNode(target)
+                    });
+                if moved_behind {
+                    statuses.len()
+                } else {
+                    last + 1
+                }
             }
         }
     }

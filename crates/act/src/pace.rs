@@ -7,7 +7,7 @@ use homenode_units::Bytes;
 /// How fast memory may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceOptions {
-    /// How long one call should take at most: the process may be held up for that long.
+    /// How long the process may be held up at once: a call, by the number of its pieces.
     pub latency_budget: Duration,
     /// At most this much per second, on average over each batch and the gap behind it; as fast as
     /// budget and gaps allow where there is none.
@@ -61,12 +61,16 @@ impl Pace {
     }
 
     /// Learns from a call and says how long to wait before the next one.
-    pub(crate) fn record(&mut self, tried: Bytes, took: Duration) -> Duration {
+    ///
+    /// A call holds the process up once for each of its pieces; its fixed cost, which is mostly
+    /// waiting for other CPUs, is counted as part of them, so this is an upper bound.
+    pub(crate) fn record(&mut self, tried: Bytes, took: Duration, pieces: usize) -> Duration {
         let budget = self.options.latency_budget;
-        if took > budget {
+        let held = took / u32::try_from(pieces.max(1)).unwrap_or(u32::MAX);
+        if held > budget {
             self.batch = Bytes(self.batch.0 / 2).max(self.smallest);
         // A call with less in it than it might have had says nothing about larger ones.
-        } else if took < budget / 2 && tried.0 >= self.batch.0 / 2 {
+        } else if held < budget / 2 && tried.0 >= self.batch.0 / 2 {
             self.batch = Bytes(self.batch.0.saturating_mul(2)).min(self.largest);
         }
         match self.options.rate_per_second {
@@ -92,7 +96,7 @@ mod tests {
     fn settle(pace: &mut Pace, bytes_per_ms: u64) -> Bytes {
         for _ in 0..100 {
             let batch = pace.batch();
-            pace.record(batch, Duration::from_millis(batch.0 / bytes_per_ms));
+            pace.record(batch, Duration::from_millis(batch.0 / bytes_per_ms), 1);
         }
         pace.batch()
     }
@@ -114,7 +118,7 @@ mod tests {
     #[test]
     fn a_short_batch_does_not_make_the_next_one_larger() {
         let mut pace = Pace::new(PaceOptions::default(), PAGE);
-        pace.record(Bytes(4096), Duration::from_micros(10));
+        pace.record(Bytes(4096), Duration::from_micros(10), 1);
         assert_eq!(pace.batch(), pace.smallest);
     }
 
@@ -131,9 +135,9 @@ mod tests {
             ..PaceOptions::default()
         };
         let mut pace = Pace::new(options, PAGE);
-        let gap = pace.record(Bytes(2 << 20), Duration::from_millis(30));
+        let gap = pace.record(Bytes(2 << 20), Duration::from_millis(30), 1);
         assert_eq!(gap, Duration::from_millis(70));
-        let gap = pace.record(Bytes(2 << 20), Duration::from_millis(99));
+        let gap = pace.record(Bytes(2 << 20), Duration::from_millis(99), 1);
         assert_eq!(gap, GAP_MIN, "never without a gap");
         assert_eq!(
             time_at(Bytes(0), Bytes(u64::MAX)),

@@ -189,15 +189,15 @@ fn a_dry_run_moves_nothing() {
 
 #[test]
 fn a_killed_mover_leaves_the_process_intact() {
-    let Some(target) = target(64) else { return };
+    let Some(target) = target(32) else { return };
     for signal in ["-KILL", "-INT"] {
-        let mut victim = Victim::start(64);
+        let mut victim = Victim::start(32);
         let mover = start_migrate(&[
             &victim.pid(),
             "--to",
             &target.to_string(),
             "--rate",
-            "20MiB/s",
+            "10MiB/s",
             "--json",
         ]);
         // It is somewhere in the middle.
@@ -256,14 +256,14 @@ fn a_full_target_ends_the_move_and_nothing_is_lost() {
 
 #[test]
 fn a_process_that_ends_meanwhile_is_reported() {
-    let Some(target) = target(64) else { return };
-    let mut victim = Victim::start(64);
+    let Some(target) = target(32) else { return };
+    let mut victim = Victim::start(32);
     let mover = start_migrate(&[
         &victim.pid(),
         "--to",
         &target.to_string(),
         "--rate",
-        "20MiB/s",
+        "10MiB/s",
     ]);
     while victim.anonymous_on(target.0) < Bytes(8 << 20) {
         thread::sleep(Duration::from_millis(20));
@@ -278,10 +278,10 @@ fn a_process_that_ends_meanwhile_is_reported() {
 
 #[test]
 fn a_control_group_moves_as_a_whole() {
-    let Some(target) = target(64) else { return };
+    let Some(target) = target(32) else { return };
     let group = "/sys/fs/cgroup/homenode-test/below";
     fs::create_dir_all(group).unwrap();
-    let mut victims = [Victim::start(24), Victim::start(24)];
+    let mut victims = [Victim::start(8), Victim::start(8)];
     for (victim, group) in victims.iter().zip(["homenode-test", "homenode-test/below"]) {
         fs::write(format!("/sys/fs/cgroup/{group}/cgroup.procs"), victim.pid()).unwrap();
     }
