@@ -181,10 +181,10 @@ fn all_that_can_move_arrives_with_its_contents() {
 fn a_dry_run_moves_nothing() {
     let Some(target) = target(32) else { return };
     let victim = Victim::start(32);
-    let before = victim.anonymous_on(0);
     let output = migrate(&[&victim.pid(), "--to", &target.to_string(), "--dry-run"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert_eq!(victim.anonymous_on(0), before);
+    // A page of the stack or of libc may come and go.
+    assert!(victim.anonymous_on(0) >= Bytes(32 << 20));
 }
 
 #[test]
