@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::frame::{Decoder, Frame, FrameError};
+use crate::qemu::GuestTime;
 use crate::{Shape, qemu};
 
 /// A machine about to be booted; it runs the one command that is in its initramfs.
@@ -25,6 +26,8 @@ pub struct Guest<'a> {
     pub initramfs: &'a [&'a [u8]],
     /// How long the boot and the command may take together.
     pub timeout: Duration,
+    /// What makes its clocks go on.
+    pub time: GuestTime,
 }
 
 /// A stream of the guest's command.
@@ -225,6 +228,7 @@ impl Guest<'_> {
                 self.shape,
                 &self.kernel.to_string_lossy(),
                 &path,
+                self.time,
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -363,6 +367,7 @@ mod tests {
             kernel: Path::new("unused"),
             initramfs: &[],
             timeout: Duration::from_secs(60),
+            time: GuestTime::Host,
         };
         let (sender, chunks) = mpsc::sync_channel(4);
         let mut bytes = Frame::Started.encode();
@@ -386,6 +391,7 @@ mod tests {
             kernel: Path::new("unused"),
             initramfs: &[],
             timeout: Duration::from_millis(1),
+            time: GuestTime::Host,
         };
         let (_sender, chunks) = mpsc::sync_channel(1);
         let ended = guest.follow(&chunks, clock(), &mut |_, _| Ok(()));

@@ -26,7 +26,7 @@ const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off";
 /// The kernel's console is the emulator's standard error, where it says why it cannot start, too;
 /// the guest's second serial port is its standard output.
 #[must_use]
-pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str) -> Vec<String> {
+pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, time: GuestTime) -> Vec<String> {
     let mut arguments = Arguments::default();
     let hmat = if shape.hmat.is_empty() {
         ""
@@ -34,6 +34,9 @@ pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str) -> Vec<String> {
         ",hmat=on"
     };
     arguments.pair("-accel", ACCELERATOR);
+    if time == GuestTime::Counted {
+        arguments.pair("-icount", "shift=1,sleep=off");
+    }
     arguments.pair("-machine", format!("q35{hmat}"));
     arguments.pair("-cpu", CPU);
     arguments.flags(&["-nodefaults", "-no-user-config", "-no-reboot"]);
@@ -71,6 +74,18 @@ pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str) -> Vec<String> {
         format!("{KERNEL_ARGS} {}", shape.kernel_args).trim_end(),
     );
     arguments.0
+}
+
+/// What makes the clocks of a guest go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GuestTime {
+    /// The host's time: what else the host does shows as stalls.
+    #[default]
+    Host,
+    /// Each instruction takes 2 ns, and while nothing runs the clock jumps to the next timer: the
+    /// same run takes the same time, however busy the host is. A CPU waits for the others for as
+    /// long as the next timer is away, at most a tick of 4 ms.
+    Counted,
 }
 
 /// One thread emulates all CPUs in turn.
@@ -150,7 +165,7 @@ mod tests {
 
     /// The values of every `option`.
     fn values(shape: &str, option: &str) -> Vec<String> {
-        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I");
+        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I", GuestTime::Host);
         arguments
             .windows(2)
             .filter(|pair| pair[0] == option)

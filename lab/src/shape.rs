@@ -153,6 +153,7 @@ shapes![
     "2p1n",
     "1n-fake2",
     "2n",
+    "2n-big",
     "2n-unequal",
     "2n-hmat",
     "2n-numa-off",

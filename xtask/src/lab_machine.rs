@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use homenode_lab::{Guest, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
+use homenode_lab::{Guest, GuestTime, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
 
 use crate::build::{Profile, StaticBuild};
 use crate::host::{self, Needed};
@@ -19,6 +19,7 @@ pub(crate) const GUEST_TESTS: &str = "guest-tests";
 pub(crate) struct Machinery {
     kernels: BTreeMap<KernelName, Kernel>,
     initramfs: Initramfs,
+    time: GuestTime,
 }
 
 impl Machinery {
@@ -28,6 +29,19 @@ impl Machinery {
     ///
     /// When one of these fails; the message names what and what to do.
     pub(crate) fn prepare(kernels: &[KernelName]) -> Result<Self> {
+        Self::prepare_as(kernels, Profile::Dev, GuestTime::Host)
+    }
+
+    /// As [`Self::prepare`], for guests in which times matter.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::prepare`].
+    pub(crate) fn prepare_for_times(kernel: KernelName) -> Result<Self> {
+        Self::prepare_as(&[kernel], Profile::Release, GuestTime::Counted)
+    }
+
+    fn prepare_as(kernels: &[KernelName], profile: Profile, time: GuestTime) -> Result<Self> {
         host::ensure(&[
             Needed {
                 program: qemu::PROGRAM,
@@ -41,17 +55,27 @@ impl Machinery {
         let lab = host::root().join("target/lab");
         let (kernels, userland) = fetch(kernels, &lab)?;
 
-        let build = StaticBuild::new(Profile::Dev)?;
+        let build = StaticBuild::new(profile)?;
         let init = build.binary("homenode-lab", "lab-init")?;
+        let victim = build.binary("homenode-lab", "lab-victim")?;
+        let bench = build.binary("homenode-lab", "lab-bench-migrate")?;
         let tests = build.test("homenode-lab", "guest")?;
         let homenode = build
             .binary("homenode", "homenode")
             .inspect_err(|error| eprintln!("warning: {error:#}: the guest goes without it"))
             .ok();
-        let mut programs: Vec<(&str, &Path)> = vec![(GUEST_TESTS, &tests)];
+        let mut programs: Vec<(&str, &Path)> = vec![
+            (GUEST_TESTS, &tests),
+            ("lab-victim", &victim),
+            ("lab-bench-migrate", &bench),
+        ];
         programs.extend(homenode.as_deref().map(|path| ("homenode", path)));
         let initramfs = Initramfs::pack(&init, &programs, &userland)?;
-        Ok(Self { kernels, initramfs })
+        Ok(Self {
+            kernels,
+            initramfs,
+            time,
+        })
     }
 
     /// The kernel of that name.
@@ -77,6 +101,7 @@ impl Machinery {
             kernel: &self.kernel(kernel).image,
             initramfs: &[self.initramfs.shared(), &Initramfs::command(shape, command)],
             timeout,
+            time: self.time,
         })
     }
 }

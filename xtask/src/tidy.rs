@@ -16,13 +16,17 @@ pub(crate) struct Args {}
 /// Who may depend on whom: data flows down. A crate that is not named here may not exist.
 ///
 /// Tests may look further, so development dependencies are free.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("homenode-units", &[]),
     ("homenode-sys", &["homenode-units"]),
     ("homenode-host", &["homenode-units", "homenode-sys"]),
     ("homenode-topology", &["homenode-units", "homenode-host"]),
     ("homenode-observe", &["homenode-units", "homenode-host"]),
     ("homenode-policy", &["homenode-units", "homenode-topology"]),
+    (
+        "homenode-act",
+        &["homenode-units", "homenode-host", "homenode-observe"],
+    ),
     (
         "homenode-report",
         &[
@@ -46,6 +50,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     (
         "homenode",
         &[
+            "homenode-act",
             "homenode-compat",
             "homenode-units",
             "homenode-sys",

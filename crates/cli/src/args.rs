@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use homenode_units::Bytes;
 
 use crate::place::PlaceArgs;
 use crate::run::RunArgs;
@@ -14,7 +15,7 @@ use crate::run::RunArgs;
     name = "homenode",
     version,
     arg_required_else_help = true,
-    after_help = "Examples:\n  homenode report                   what this machine is, who uses its memory, what to do\n  homenode topo                     nodes, sizes, distances, mode\n  homenode topo --json --root DIR   a captured machine, for scripts\n  homenode run --on auto -- CMD     start a program where there is room for it\n\nExit status: 0 done, 1 a finding, 2 an error."
+    after_help = "Examples:\n  homenode report                   what this machine is, who uses its memory, what to do\n  homenode topo                     nodes, sizes, distances, mode\n  homenode topo --json --root DIR   a captured machine, for scripts\n  homenode run --on auto -- CMD     start a program where there is room for it\n  homenode migrate 4711 --to 1      move a process's memory while it runs\n\nExit status: 0 done, 1 a finding, 2 an error."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Place(PlaceArgs),
     Capture(CaptureArgs),
     Link(LinkArgs),
+    Migrate(MigrateArgs),
 }
 
 /// Tell the whole story: layout, verdict, memory per node, who uses it, next steps.
@@ -127,8 +129,89 @@ pub(crate) struct CaptureArgs {
     pub(crate) folder: PathBuf,
 }
 
+/// Move the memory of a running process to other nodes, at a pace that it does not feel.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode migrate 4711 --to 1 --dry-run      what would move, and what not\n  homenode migrate 4711 --to 1 --rate 200MiB/s\n  homenode migrate --cgroup system.slice/db.service --from 0 --to 2-3 --json\n\nIt moves what is mapped when it starts, and changes no policy and no affinity: bind the process's\nCPUs first, or its new memory and automatic balancing go on as before.\nInterrupted or killed, it leaves the process intact.\n\nExit status: 0 all moved, 1 something was left (the reasons are shown), 2 an error."
+)]
+#[command(group = clap::ArgGroup::new("whose").required(true).args(["pid", "cgroup"]))]
+pub(crate) struct MigrateArgs {
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub(crate) pid: Option<u32>,
+    /// All processes of a control group and of those below it.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<String>,
+    /// The nodes to move to: a list (1 or 2-3).
+    #[arg(long, value_name = "NODES")]
+    pub(crate) to: String,
+    /// Move only what lies on these nodes; all others unless said otherwise.
+    #[arg(long, value_name = "NODES")]
+    pub(crate) from: Option<String>,
+    /// Move at most this much per second.
+    #[arg(long, value_name = "SIZE/s", value_parser = parse_rate)]
+    pub(crate) rate: Option<Bytes>,
+    /// How long one call may hold the process up; sets how much moves at once.
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = parse_budget)]
+    pub(crate) latency_budget: Duration,
+    /// With several nodes: in proportion to their free memory, or the nearest first.
+    #[arg(long, value_enum, default_value_t = SpreadArg::Proportional)]
+    pub(crate) spread: SpreadArg,
+    /// Also move pages that other processes map, too (needs `CAP_SYS_NICE`).
+    #[arg(long)]
+    pub(crate) shared: bool,
+    /// Show the plan and move nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Print JSON lines (schema homenode.migrate/1) instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How memory is spread over several nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SpreadArg {
+    Proportional,
+    Nearest,
+}
+
+/// `200MiB/s`; the `/s` may be left out.
+fn parse_rate(text: &str) -> Result<Bytes, String> {
+    let rate: Bytes = text
+        .trim_end_matches("/s")
+        .parse()
+        .map_err(|_| "expected an amount per second, such as 200MiB/s")?;
+    // Less than this, and a batch of the smallest size takes minutes.
+    if rate < Bytes(64 << 10) {
+        return Err("expected at least 64KiB/s".to_owned());
+    }
+    Ok(rate)
+}
+
+/// `20ms`, `1s`.
+fn parse_budget(text: &str) -> Result<Duration, String> {
+    let budget = parse_time(text).ok_or("expected a time with its unit, such as 20ms")?;
+    let range = Duration::from_millis(1)..=Duration::from_secs(10);
+    if range.contains(&budget) {
+        Ok(budget)
+    } else {
+        Err("expected a time from 1ms to 10s".to_owned())
+    }
+}
+
 /// `500ms`, `2s`, `1m`.
 fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval =
+        parse_time(text).ok_or("expected a time with its unit, such as 500ms, 2s or 1m")?;
+    let range = Duration::from_millis(10)..=Duration::from_secs(3600);
+    if range.contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("expected a time from 10ms to 60m".to_owned())
+    }
+}
+
+fn parse_time(text: &str) -> Option<Duration> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -139,19 +222,12 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
         "m" => Some(60_000),
         _ => None,
     };
-    let interval = number
+    number
         .parse::<u64>()
         .ok()
         .zip(milliseconds)
         .and_then(|(number, unit)| number.checked_mul(unit))
         .map(Duration::from_millis)
-        .ok_or("expected a time with its unit, such as 500ms, 2s or 1m")?;
-    let range = Duration::from_millis(10)..=Duration::from_secs(3600);
-    if range.contains(&interval) {
-        Ok(interval)
-    } else {
-        Err("expected a time from 10ms to 60m".to_owned())
-    }
 }
 
 #[cfg(test)]
@@ -162,6 +238,23 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory as _;
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn rates_are_amounts_per_second() {
+        assert_eq!(parse_rate("200MiB/s"), Ok(Bytes(200 << 20)));
+        assert_eq!(parse_rate("1GiB"), Ok(Bytes(1 << 30)));
+        for text in ["", "/s", "fast", "0", "1KiB/s", "-5MiB/s"] {
+            parse_rate(text).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn budgets_are_times_that_make_sense() {
+        assert_eq!(parse_budget("20ms"), Ok(Duration::from_millis(20)));
+        for text in ["20", "0ms", "11s", "1m"] {
+            parse_budget(text).unwrap_err();
+        }
     }
 
     #[test]

@@ -192,7 +192,7 @@ fn link_makes_links_that_answer() {
     let place = folder.0.to_str().unwrap();
     let made = homenode(&["link", place]);
     assert!(made.status.success(), "{made:?}");
-    assert_eq!(String::from_utf8_lossy(&made.stdout).lines().count(), 4);
+    assert_eq!(String::from_utf8_lossy(&made.stdout).lines().count(), 5);
     let version = Command::new(folder.0.join("numactl"))
         .arg("--version")
         .output()

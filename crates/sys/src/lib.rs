@@ -4,6 +4,7 @@
 //! * [`page_nodes`]: the node of each page of a process (`move_pages(2)` as a query).
 //! * [`set_mempolicy`], [`task_policy`]: where the pages of this thread go; [`mbind`],
 //!   [`set_mempolicy_home_node`], [`policy_at`], [`node_at`]: those of a range of memory.
+//! * [`move_pages`]: moves pages of a process to a node (`move_pages(2)`).
 //! * [`allowed_nodes`]: the nodes whose memory this task may use (`get_mempolicy(2)`).
 //! * [`set_affinity`], [`affinity`]: the CPUs of a thread, any number of them.
 //! * [`NodeMemory`]: memory on chosen nodes, with the proof that it lies there.
@@ -36,6 +37,7 @@ pub use syscall::memory_policy::{
     set_mempolicy, task_policy,
 };
 pub use syscall::migrate_pages::migrate_pages;
+pub use syscall::move_pages::moving::{MoveError, MoveStatus, Moved, Sharing, move_pages};
 pub use syscall::move_pages::{PageStatus, QueryError, page_nodes};
 pub use syscall::page_size;
 pub use syscall::policy::{Policy, PolicyFlags, PolicyMode};

@@ -6,6 +6,7 @@
 mod judges;
 mod kernel;
 mod memory_tools;
+mod migrate;
 mod numactl;
 mod numastat;
 mod run;

@@ -1,4 +1,6 @@
-//! `move_pages(2)`, used as a query.
+//! `move_pages(2)`: here as a query, in [`moving`] as a move.
+
+pub(crate) mod moving;
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::io;
