@@ -22,12 +22,22 @@ pub(crate) struct Args {
     #[arg(long, default_values = ["6.1", "6.12"])]
     kernel: Vec<KernelName>,
     /// Time for one guest
-    #[arg(long, default_value = "120s", value_parser = parse_duration)]
+    #[arg(long, default_value = "300s", value_parser = parse_duration)]
     timeout: Duration,
+    /// All tests on all machines, not only on those that have something to tell them
+    #[arg(long)]
+    all: bool,
     /// Guests at a time; a guest keeps about one CPU busy
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..))]
     jobs: u8,
 }
+
+/// Where programs are placed and memory is moved: with several equal nodes, a ring, a node without
+/// CPUs, one without memory, and enough room to move much. The tests of the topology run everywhere.
+const PLACEMENT_SHAPES: [&str; 5] = ["2n", "2n-big", "3n-cpuless", "3n-memoryless", "4n-ring"];
+
+/// The guest tests that every machine has to pass.
+const TOPOLOGY_TESTS: [&str; 2] = ["kernel::", "topology::"];
 
 /// What all guests together made of their tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +67,8 @@ impl Totals {
 struct Job {
     shape: Shape,
     kernel: KernelName,
+    /// Whether the tests that place and move things run too.
+    all_tests: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<Totals> {
@@ -74,7 +86,16 @@ pub(crate) fn run(args: &Args) -> Result<Totals> {
     }
     let mut jobs = Vec::new();
     for &kernel in &args.kernel {
-        jobs.extend(shapes.iter().cloned().map(|shape| Job { shape, kernel }));
+        jobs.extend(shapes.iter().cloned().map(|shape| {
+            let all_tests = args.all
+                || !args.shape.is_empty()
+                || PLACEMENT_SHAPES.contains(&shape.name.as_str());
+            Job {
+                shape,
+                kernel,
+                all_tests,
+            }
+        }));
     }
     // Taken from the end: large machines first, so that none is left running alone.
     let jobs = Mutex::new(jobs);
@@ -130,7 +151,10 @@ fn test_one(
     timeout: Duration,
 ) -> (String, Option<(usize, usize)>) {
     // One at a time: tests share the guest, and its CPUs are emulated by one or two real ones.
-    let command = [GUEST_TESTS, "--test-threads=1"].map(str::to_owned);
+    let mut command = vec![GUEST_TESTS.to_owned(), "--test-threads=1".to_owned()];
+    if !job.all_tests {
+        command.extend(TOPOLOGY_TESTS.map(str::to_owned));
+    }
     let mut output = Vec::new();
     let ended = machinery.boot(&job.shape, job.kernel, timeout, &command, |guest| {
         guest.run(&mut |_stream, bytes| {
