@@ -153,13 +153,14 @@ fn read_parts<F: Files + Sync + ?Sized>(
     let mut levels = cpus::Levels::default();
     let (mut packages, mut caches) = (Vec::new(), Vec::new());
     let nodes = std::thread::scope(|scope| {
-        let levels_and_nodes = scope.spawn(|| {
-            levels = found.read_levels(&mut for_levels);
-            nodes::read(&mut for_nodes, detail, sets, machine_memory)
-        });
+        let nodes = scope.spawn(|| nodes::read(&mut for_nodes, detail, sets, machine_memory));
+        let other_levels = scope.spawn(|| levels = found.read_levels(&mut for_levels));
         (packages, caches) = found.read_packages_and_caches(reader, detail);
-        // A panic of the other thread is one of ours.
-        levels_and_nodes
+        // A panic of another thread is one of ours.
+        other_levels
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        nodes
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
