@@ -120,6 +120,21 @@ fn t15_masks_lists_and_nodes_translate_into_each_other() {
     assert_eq!(wide["not_online"], "68");
 }
 
+/// T17: on two Xeon Silver 4214, SMT siblings are n and n + 24.
+#[test]
+fn t17_smt_siblings_are_24_apart() {
+    let machine = "pack:2 [numa] core:12 pu:2(indexes=2*12:24*2:1*2)";
+    let found = json(&["topo", "--json", "--synthetic", machine]);
+    let cores = found["topology"]["cores"].as_array().expect("cores");
+    assert_eq!(cores.len(), 24);
+    for (n, core) in cores.iter().enumerate() {
+        assert_eq!(core["cpus"], format!("{n},{}", n + 24));
+    }
+    let listing = stdout(&["topo", "--numactl", "--synthetic", machine]);
+    let line = "node 0 cpus: 0 1 2 3 4 5 6 7 8 9 10 11 24 25 26 27 28 29 30 31 32 33 34 35\n";
+    assert!(listing.contains(line), "{listing}");
+}
+
 #[test]
 fn bad_cpus_and_nodes_are_refused_with_what_was_expected() {
     for (flag, text, expected) in [
