@@ -17,7 +17,6 @@ use crate::load::read_load;
 use crate::near::near;
 use crate::source::Machine;
 
-/// Name the nodes that a new workload should get, and why; starts nothing.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  homenode place --cpus 8 --memory 32GiB\n  homenode place --cpus 4 --near nvme0n1\n  homenode place --cpus 8 --memory 32GiB --json | jq -r .placement.nodes\n\nExit status: 0 it fits, 1 it does not fit, 2 an error."

@@ -13,7 +13,8 @@ use crate::{Buffer, FileError, Files};
 /// system call in four. procfs makes no such promise (`seq_read_iter()` returns early).
 const SYSFS_PAGE_BYTES: usize = 4096;
 
-const FIRST_READ_BYTES: usize = 64 << 10;
+/// Holds any sysfs attribute and most of procfs; more would make the allocator map a region of its own.
+const FIRST_READ_BYTES: usize = 16 << 10;
 
 /// A captured tree may hold anything: never wait for a FIFO's writer, never gain a terminal.
 const OPEN: OFlags = OFlags::RDONLY

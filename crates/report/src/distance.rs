@@ -1,6 +1,6 @@
 //! What a matrix of firmware distances says, in fewer numbers than the matrix has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use homenode_topology::{Distance, Topology};
 use homenode_units::{NodeId, NodeMatrix, NodeSet};
@@ -20,7 +20,17 @@ pub(crate) struct Class {
     pub(crate) groups: Vec<NodeSet>,
 }
 
-/// The distances between different nodes, nearest first. Unknown ones (0) are left out.
+/// How far apart different nodes are: each distance once, nearest first. Unknown ones (0) are left
+/// out.
+pub(crate) fn steps(matrix: &NodeMatrix<Distance>) -> BTreeSet<Distance> {
+    let between = matrix.cells().filter(|(from, to, _)| from != to);
+    between
+        .map(|(_, _, &distance)| distance)
+        .filter(|distance| distance.0 != 0)
+        .collect()
+}
+
+/// The pairs of different nodes by distance, nearest first. Unknown distances (0) are left out.
 pub(crate) fn classes(matrix: &NodeMatrix<Distance>) -> Vec<Class> {
     let mut pairs: BTreeMap<Distance, Vec<(NodeId, NodeId)>> = BTreeMap::new();
     for (from, to, &distance) in matrix.cells() {

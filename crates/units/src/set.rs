@@ -2,6 +2,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smallvec::SmallVec;
 
 /// Ids must be below this.
 ///
@@ -69,8 +70,8 @@ pub type NodeSet = IdSet<NodeId>;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdSet<T> {
     /// Bit `i % 64` of word `i / 64` is id `i`. The last word is never zero, so that equal sets
-    /// are equal vectors.
-    words: Vec<u64>,
+    /// are equal vectors. A machine of up to 256 CPUs needs no allocation.
+    words: SmallVec<[u64; 4]>,
     id: PhantomData<T>,
 }
 
@@ -130,7 +131,7 @@ impl<T: Id> IdSet<T> {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            words: Vec::new(),
+            words: SmallVec::new_const(),
             id: PhantomData,
         }
     }
@@ -158,10 +159,15 @@ impl<T: Id> IdSet<T> {
             T::NOUN
         );
         let (word, bit) = Self::place(id);
+        self.add_bits(word, bit);
+    }
+
+    /// Adds the ids of one word; `bits` are not all zero.
+    fn add_bits(&mut self, word: usize, bits: u64) {
         if word >= self.words.len() {
             self.words.resize(word + 1, 0);
         }
-        self.words[word] |= bit;
+        self.words[word] |= bits;
     }
 
     /// Takes an id out.
@@ -338,49 +344,45 @@ impl<T: Id> IdSet<T> {
     ///
     /// [`SetError::Mask`] or [`SetError::TooLarge`].
     pub fn parse_mask(text: &str) -> Result<Self, SetError> {
-        let text = text.trim();
-        let bad = |word: &str| SetError::Mask {
-            found: excerpt(word),
+        let bytes = text.as_bytes().trim_ascii();
+        let not_a_mask = |word: &[u8]| SetError::Mask {
+            found: excerpt(&String::from_utf8_lossy(word)),
         };
-        let mut words = Vec::with_capacity(text.len() / 16 + 1);
-        if let Some((first, _)) = text.split_once(',') {
-            if strip_hex_prefix(first.trim()).is_empty() {
-                return Err(bad(first));
+        let mut set = Self::new();
+        // `half` counts words of 32 bits from the least significant one. The most significant one
+        // comes first, so that the set grows once.
+        let mut add = |half: usize, digits: &[u8], shown: &[u8]| {
+            let bits = parse_hex(digits).ok_or_else(|| not_a_mask(shown))?;
+            if bits == 0 {
+                return Ok(());
             }
-            for (position, word) in text.rsplit(',').enumerate() {
-                let digits = strip_hex_prefix(word.trim());
-                let half = Some(digits)
-                    .filter(|digits| digits.len() <= 8)
-                    .and_then(parse_hex);
-                let half = half.ok_or_else(|| bad(word))?;
-                match words.last_mut() {
-                    Some(word) if position % 2 == 1 => *word |= half << 32,
-                    _ => words.push(half),
+            if half >= ID_LIMIT as usize / 32 {
+                return Err(SetError::TooLarge {
+                    noun: T::NOUN,
+                    found: excerpt(text),
+                });
+            }
+            set.add_bits(half / 2, u64::from(bits) << (32 * (half % 2)));
+            Ok(())
+        };
+        let commas = bytes.iter().filter(|&&byte| byte == b',').count();
+        if commas > 0 {
+            for (index, word) in bytes.split(|&byte| byte == b',').enumerate() {
+                let digits = strip_hex_prefix(word.trim_ascii());
+                if index == 0 && digits.is_empty() {
+                    return Err(not_a_mask(word));
                 }
+                add(commas - index, digits, word)?;
             }
         } else {
-            let digits = strip_hex_prefix(text);
-            let digits = digits.strip_suffix(['h', 'H']).unwrap_or(digits);
-            if digits.is_empty() || !digits.is_ascii() {
-                return Err(bad(text));
+            let digits = strip_hex_prefix(bytes);
+            let digits = digits.strip_suffix(b"h").or(digits.strip_suffix(b"H")).unwrap_or(digits);
+            if digits.is_empty() {
+                return Err(not_a_mask(bytes));
             }
-            let mut rest = digits;
-            while !rest.is_empty() {
-                let (before, word) = rest.split_at(rest.len().saturating_sub(16));
-                words.push(parse_hex(word).ok_or_else(|| bad(text))?);
-                rest = before;
+            for (half, word) in digits.rchunks(8).enumerate().rev() {
+                add(half, word, bytes)?;
             }
-        }
-        let mut set = Self {
-            words,
-            id: PhantomData,
-        };
-        set.trim();
-        if set.highest().is_some_and(|id| id.number() >= ID_LIMIT) {
-            return Err(SetError::TooLarge {
-                noun: T::NOUN,
-                found: excerpt(text),
-            });
         }
         Ok(set)
     }
@@ -412,17 +414,20 @@ impl<T: Id> IdSet<T> {
     }
 }
 
-/// At most 16 hexadecimal digits; none are zero.
-fn parse_hex(digits: &str) -> Option<u64> {
-    digits.bytes().try_fold(0, |value, byte| {
+/// At most 8 hexadecimal digits; none are zero.
+fn parse_hex(digits: &[u8]) -> Option<u32> {
+    if digits.len() > 8 {
+        return None;
+    }
+    digits.iter().try_fold(0, |value, &byte| {
         let digit = char::from(byte).to_digit(16)?;
-        Some(value << 4 | u64::from(digit))
+        Some(value << 4 | digit)
     })
 }
 
-fn strip_hex_prefix(text: &str) -> &str {
-    text.strip_prefix("0x")
-        .or_else(|| text.strip_prefix("0X"))
+fn strip_hex_prefix(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"0x")
+        .or_else(|| text.strip_prefix(b"0X"))
         .unwrap_or(text)
 }
 

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use clap::{ArgGroup, Args, ValueEnum};
 use homenode_policy::Need;
 
-/// Start a program on chosen nodes: its CPUs, its memory, or both.
 #[derive(Debug, Args)]
 #[command(
     group = ArgGroup::new("policy").multiple(false),

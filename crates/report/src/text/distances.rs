@@ -1,5 +1,7 @@
 //! The distances: a matrix, or what it says when it does not fit on a screen.
 
+use std::fmt::{self, Write as _};
+
 use homenode_topology::{Distance, Topology};
 use homenode_units::{NodeMatrix, NodeSet};
 
@@ -33,9 +35,12 @@ pub(super) fn push(lines: &mut Lines, topology: &Topology, full: bool) {
 fn push_matrix(lines: &mut Lines, matrix: &NodeMatrix<Distance>) {
     let title = "distances, from the CPUs of a row's node to the memory of a column's";
     lines.line(&[(Style::Strong, title)]);
-    let ids = matrix.nodes().iter().map(ToString::to_string);
-    let values = matrix.cells().map(|(_, _, distance)| cell(*distance));
-    let widest = ids.chain(values).map(|text| text.len()).max().unwrap_or(1);
+    let ids = matrix.nodes().iter().map(|node| node.0);
+    let values = || matrix.cells().map(|(_, _, distance)| distance.0);
+    let zeros = values().any(|value| value == 0);
+    let largest = ids.chain(values()).max().unwrap_or(0);
+    // As wide as the largest number, and as `n/a` where there is one.
+    let widest = largest.to_string().len().max(if zeros { 3 } else { 1 });
     let column = widest + 2;
     let per_block = (lines.width().saturating_sub(widest) / column).max(1);
     for (index, block) in matrix.nodes().chunks(per_block).enumerate() {
@@ -47,20 +52,27 @@ fn push_matrix(lines: &mut Lines, matrix: &NodeMatrix<Distance>) {
             .map(|to| format!("{:>column$}", to.0))
             .collect();
         lines.line(&[(Style::Plain, &" ".repeat(widest)), (Style::Strong, &heads)]);
+        let mut cells = String::new();
         for (from, _) in matrix.rows() {
             let label = format!("{:>widest$}", from.0);
-            let cells = block.iter().filter_map(|&to| matrix.get(from, to));
-            let cells: String = cells.map(|d| format!("{:>column$}", cell(*d))).collect();
+            cells.clear();
+            for &distance in block.iter().filter_map(|&to| matrix.get(from, to)) {
+                write!(cells, "{:>column$}", Cell(distance)).expect("a String takes all text");
+            }
             lines.line(&[(Style::Strong, &label), (Style::Plain, &cells)]);
         }
     }
 }
 
 /// Zero is no distance: the firmware left it out.
-fn cell(distance: Distance) -> String {
-    match distance.0 {
-        0 => "n/a".to_owned(),
-        value => value.to_string(),
+struct Cell(Distance);
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.0 {
+            0 => f.pad("n/a"),
+            value => value.fmt(f),
+        }
     }
 }
 

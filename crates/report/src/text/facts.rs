@@ -143,18 +143,16 @@ fn distances(topology: &Topology) -> String {
         Reading::Known(matrix) => matrix,
         Reading::Absent { why } => return absent(why),
     };
-    let classes = distance::classes(matrix);
-    let reached = classes
-        .iter()
-        .filter(|class| class.distance != Distance::UNREACHABLE);
-    let values: Vec<String> = reached.map(|class| class.distance.to_string()).collect();
+    let steps = distance::steps(matrix);
+    let reached = steps.iter().filter(|&&step| step != Distance::UNREACHABLE);
+    let values: Vec<String> = reached.map(ToString::to_string).collect();
     let remote = match values.as_slice() {
         [] => return "n/a (the firmware's table holds no distance to another node)".to_owned(),
         [only] => only.clone(),
         [head @ .., last] if values.len() <= 6 => format!("{} or {last}", head.join(", ")),
         [first, .., last] => format!("{first} to {last} in {} steps", values.len()),
     };
-    let gap = match values.len() < classes.len() {
+    let gap = match values.len() < steps.len() {
         true => ", no path between some",
         false => "",
     };

@@ -193,27 +193,31 @@ impl Table {
     }
 
     fn write_row(&self, lines: &mut Lines, widths: &[usize], row: &[String], style: Style) {
-        let cells: Vec<Vec<String>> = row
+        let cells: Vec<Vec<Cow<'_, str>>> = row
             .iter()
             .zip(widths)
             .map(|(cell, &width)| {
                 if columns(cell) <= width {
-                    vec![cell.clone()]
+                    vec![Cow::Borrowed(cell.as_str())]
                 } else {
-                    wrap(cell, width)
+                    wrap(cell, width).into_iter().map(Cow::Owned).collect()
                 }
             })
             .collect();
         let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+        let mut line = String::new();
         for index in 0..height {
-            let mut line = String::new();
+            line.clear();
             for (((side, _), cell), &width) in self.heads.iter().zip(&cells).zip(widths) {
-                let cell = cell.get(index).map_or("", String::as_str);
-                match side {
-                    Side::Right => line.push_str(&format!("{cell:>width$}")),
-                    Side::Left | Side::Wrapped => line.push_str(&format!("{cell:<width$}")),
-                }
-                line.push_str(&" ".repeat(COLUMN_GAP));
+                let cell = cell.get(index).map_or("", |text| text);
+                let blanks = width.saturating_sub(columns(cell));
+                let (before, after) = match side {
+                    Side::Right => (blanks, COLUMN_GAP),
+                    Side::Left | Side::Wrapped => (0, blanks + COLUMN_GAP),
+                };
+                line.extend(std::iter::repeat_n(' ', before));
+                line.push_str(cell);
+                line.extend(std::iter::repeat_n(' ', after));
             }
             lines.line(&[(style, line.trim_end())]);
         }
