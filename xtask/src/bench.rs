@@ -4,6 +4,8 @@
 //! once, in turn, so that a slow moment meets all of them.
 
 mod migrate;
+mod place;
+mod programs;
 mod topo;
 
 use std::process::ExitCode;
@@ -20,6 +22,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Topo(topo::Args),
+    Place(place::Args),
     Migrate(migrate::Args),
 }
 
@@ -31,6 +34,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Topo(args) => topo::run(args),
+        What::Place(args) => place::run(args),
         What::Migrate(args) => migrate::run(args),
     }
 }

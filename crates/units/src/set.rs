@@ -376,7 +376,10 @@ impl<T: Id> IdSet<T> {
             }
         } else {
             let digits = strip_hex_prefix(bytes);
-            let digits = digits.strip_suffix(b"h").or(digits.strip_suffix(b"H")).unwrap_or(digits);
+            let digits = digits
+                .strip_suffix(b"h")
+                .or(digits.strip_suffix(b"H"))
+                .unwrap_or(digits);
             if digits.is_empty() {
                 return Err(not_a_mask(bytes));
             }
