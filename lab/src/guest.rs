@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::frame::{Decoder, Frame, FrameError};
-use crate::qemu::GuestTime;
+use crate::qemu::GuestCpus;
 use crate::{Shape, qemu};
 
 /// A machine about to be booted; it runs the one command that is in its initramfs.
@@ -26,8 +26,8 @@ pub struct Guest<'a> {
     pub initramfs: &'a [&'a [u8]],
     /// How long the boot and the command may take together.
     pub timeout: Duration,
-    /// What makes its clocks go on.
-    pub time: GuestTime,
+    /// How its CPUs share the host's.
+    pub cpus: GuestCpus,
 }
 
 /// A stream of the guest's command.
@@ -228,7 +228,7 @@ impl Guest<'_> {
                 self.shape,
                 &self.kernel.to_string_lossy(),
                 &path,
-                self.time,
+                self.cpus,
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -367,7 +367,7 @@ mod tests {
             kernel: Path::new("unused"),
             initramfs: &[],
             timeout: Duration::from_secs(60),
-            time: GuestTime::Host,
+            cpus: GuestCpus::InTurn,
         };
         let (sender, chunks) = mpsc::sync_channel(4);
         let mut bytes = Frame::Started.encode();
@@ -391,7 +391,7 @@ mod tests {
             kernel: Path::new("unused"),
             initramfs: &[],
             timeout: Duration::from_millis(1),
-            time: GuestTime::Host,
+            cpus: GuestCpus::InTurn,
         };
         let (_sender, chunks) = mpsc::sync_channel(1);
         let ended = guest.follow(&chunks, clock(), &mut |_, _| Ok(()));

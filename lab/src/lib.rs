@@ -38,6 +38,6 @@ pub use debian::DebianError;
 pub use guest::{Console, Guest, GuestError, Outcome, Stream};
 pub use initramfs::{Initramfs, PackError};
 pub use kernel::{Kernel, KernelName};
-pub use qemu::GuestTime;
+pub use qemu::GuestCpus;
 pub use shape::{CpuTopology, Expect, HmatEntry, NodeShape, Shape, ShapeError};
 pub use userland::Userland;

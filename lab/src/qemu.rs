@@ -29,17 +29,14 @@ const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off no_
 /// The kernel's console is the emulator's standard error, where it says why it cannot start, too;
 /// the guest's second serial port is its standard output.
 #[must_use]
-pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, time: GuestTime) -> Vec<String> {
+pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, cpus: GuestCpus) -> Vec<String> {
     let mut arguments = Arguments::default();
     let hmat = if shape.hmat.is_empty() {
         ""
     } else {
         ",hmat=on"
     };
-    arguments.pair("-accel", ACCELERATOR);
-    if time == GuestTime::Counted {
-        arguments.pair("-icount", "shift=1,sleep=off");
-    }
+    arguments.pair("-accel", cpus.accelerator());
     arguments.pair("-machine", format!("q35{hmat}"));
     arguments.pair("-cpu", CPU);
     arguments.flags(&["-nodefaults", "-no-user-config", "-no-reboot"]);
@@ -79,26 +76,32 @@ pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, time: GuestTime) 
     arguments.0
 }
 
-/// What makes the clocks of a guest go on.
+/// How a guest's CPUs share those of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GuestTime {
-    /// The host's time: what else the host does shows as stalls.
+pub enum GuestCpus {
+    /// One thread emulates all of them in turn: a CPU that waits for another one waits for a tick
+    /// of 4 ms.
+    ///
+    /// With a thread for each, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
+    /// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one. A likely
+    /// cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages before
+    /// translation": one CPU runs code that another is changing, as Linux does to itself at boot.
+    /// Boots take equally long either way, as one CPU does nearly all the work.
     #[default]
-    Host,
-    /// Each instruction takes 2 ns, and while nothing runs the clock jumps to the next timer: the
-    /// same run takes the same time, however busy the host is. A CPU waits for the others for as
-    /// long as the next timer is away, at most a tick of 4 ms.
-    Counted,
+    InTurn,
+    /// A thread for each: for times in which CPUs wait for each other. A boot may have to be tried
+    /// again.
+    SideBySide,
 }
 
-/// One thread emulates all CPUs in turn.
-///
-/// With a thread for each CPU, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
-/// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one thread. A likely
-/// cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages before
-/// translation": one CPU runs code that another is changing, as Linux does to itself at boot.
-/// Boots take equally long either way, as one CPU does nearly all the work.
-const ACCELERATOR: &str = "tcg,thread=single";
+impl GuestCpus {
+    fn accelerator(self) -> &'static str {
+        match self {
+            Self::InTurn => "tcg,thread=single",
+            Self::SideBySide => "tcg,thread=multi",
+        }
+    }
+}
 
 #[derive(Default)]
 struct Arguments(Vec<String>);
@@ -168,7 +171,7 @@ mod tests {
 
     /// The values of every `option`.
     fn values(shape: &str, option: &str) -> Vec<String> {
-        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I", GuestTime::Host);
+        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I", GuestCpus::InTurn);
         arguments
             .windows(2)
             .filter(|pair| pair[0] == option)

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use homenode_lab::{Guest, GuestTime, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
+use homenode_lab::{Guest, GuestCpus, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
 
 use crate::build::{Profile, StaticBuild};
 use crate::host::{self, Needed};
@@ -19,7 +19,7 @@ pub(crate) const GUEST_TESTS: &str = "guest-tests";
 pub(crate) struct Machinery {
     kernels: BTreeMap<KernelName, Kernel>,
     initramfs: Initramfs,
-    time: GuestTime,
+    cpus: GuestCpus,
 }
 
 impl Machinery {
@@ -29,7 +29,7 @@ impl Machinery {
     ///
     /// When one of these fails; the message names what and what to do.
     pub(crate) fn prepare(kernels: &[KernelName]) -> Result<Self> {
-        Self::prepare_as(kernels, Profile::Dev, GuestTime::Host)
+        Self::prepare_as(kernels, Profile::Dev, GuestCpus::InTurn)
     }
 
     /// As [`Self::prepare`], for guests in which times matter.
@@ -38,10 +38,10 @@ impl Machinery {
     ///
     /// As [`Self::prepare`].
     pub(crate) fn prepare_for_times(kernel: KernelName) -> Result<Self> {
-        Self::prepare_as(&[kernel], Profile::Release, GuestTime::Counted)
+        Self::prepare_as(&[kernel], Profile::Release, GuestCpus::SideBySide)
     }
 
-    fn prepare_as(kernels: &[KernelName], profile: Profile, time: GuestTime) -> Result<Self> {
+    fn prepare_as(kernels: &[KernelName], profile: Profile, cpus: GuestCpus) -> Result<Self> {
         host::ensure(&[
             Needed {
                 program: qemu::PROGRAM,
@@ -74,7 +74,7 @@ impl Machinery {
         Ok(Self {
             kernels,
             initramfs,
-            time,
+            cpus,
         })
     }
 
@@ -101,7 +101,7 @@ impl Machinery {
             kernel: &self.kernel(kernel).image,
             initramfs: &[self.initramfs.shared(), &Initramfs::command(shape, command)],
             timeout,
-            time: self.time,
+            cpus: self.cpus,
         })
     }
 }

@@ -30,13 +30,6 @@ fn run() -> Result<(), String> {
         return Err("expected MIB ROUNDS".to_owned());
     };
     let rounds: usize = rounds.parse().map_err(|_| "expected ROUNDS")?;
-    // The emulator goes on to the next CPU when a timer is due. Without this one that would be each
-    // tick of 4 ms, so that whoever waits for another CPU waits for so long.
-    thread::spawn(|| {
-        loop {
-            thread::sleep(Duration::from_micros(200));
-        }
-    });
     for round in 0..rounds {
         measure("idle", mib, |_| {
             thread::sleep(Duration::from_secs(2));

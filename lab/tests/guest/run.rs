@@ -1,8 +1,8 @@
 //! `homenode run` and `place` on real kernels with several nodes: the pages of a started program
 //! lie where its policy says, each asked of the kernel (`move_pages`).
 //!
-//! The program is this test binary itself, which [`toucher`] makes touch memory. It touches 32 MiB
-//! and not more, because the smallest nodes have 128 MiB.
+//! The program is this test binary itself, which [`toucher`] makes touch memory. It touches 64 MiB
+//! and not more, because the smallest nodes have 192 MiB.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use crate::support::{node_file, output_of, shape};
 
-const TOUCHED: Bytes = Bytes(32 << 20);
+const TOUCHED: Bytes = Bytes(64 << 20);
 const PAGES: u64 = TOUCHED.0 / 4096;
 /// What a node must have free, so that nothing but the policy decides.
-const FREE_MIN: Bytes = Bytes(48 << 20);
+const FREE_MIN: Bytes = Bytes(80 << 20);
 
 /// Makes [`toucher`] do its work.
 const TOUCH: &str = "HOMENODE_TEST_TOUCH";
