@@ -10,6 +10,7 @@
 //! * [`NodeMemory`]: memory on chosen nodes, with the proof that it lies there.
 //! * [`SharedMemory`], [`SegmentId`]: files and System V segments, to set their policy.
 //! * [`WorkMemory`]: memory to fill. [`migrate_pages`]: all memory of a process, at once.
+//! * [`kernels`]: the loops that are timed to measure memory.
 //! * [`page_size`]: the size of a base page.
 //!
 //! ```
@@ -26,6 +27,8 @@
     reason = "this is the one crate that may talk to the kernel without a safe wrapper"
 )]
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod kernels;
 mod node_memory;
 mod syscall;
 
