@@ -7,6 +7,7 @@
 //! * [`move_pages`]: moves pages of a process to a node (`move_pages(2)`).
 //! * [`allowed_nodes`]: the nodes whose memory this task may use (`get_mempolicy(2)`).
 //! * [`set_affinity`], [`affinity`]: the CPUs of a thread, any number of them.
+//! * [`current_cpu`], [`thread_usage`]: where this thread runs, and how often it was interrupted.
 //! * [`NodeMemory`]: memory on chosen nodes, with the proof that it lies there.
 //! * [`SharedMemory`], [`SegmentId`]: files and System V segments, to set their policy.
 //! * [`WorkMemory`]: memory to fill. [`migrate_pages`]: all memory of a process, at once.
@@ -45,4 +46,5 @@ pub use syscall::move_pages::{PageStatus, QueryError, page_nodes};
 pub use syscall::page_size;
 pub use syscall::policy::{Policy, PolicyFlags, PolicyMode};
 pub use syscall::shared_memory::{NewSegment, SegmentId, SharedMemory};
+pub use syscall::usage::{ThreadUsage, current_cpu, thread_usage};
 pub use syscall::work_memory::WorkMemory;
