@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use homenode_units::Bytes;
 
+use crate::measure::args::MeasureArgs;
 use crate::place::PlaceArgs;
 use crate::run::RunArgs;
 
@@ -42,6 +43,7 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     Link(LinkArgs),
     Migrate(MigrateArgs),
+    Measure(MeasureArgs),
 }
 
 /// Tell the whole story: layout, verdict, memory per node, who uses it, next steps.
@@ -211,7 +213,8 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_time(text: &str) -> Option<Duration> {
+/// A number with `ms`, `s` or `m`.
+pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());

@@ -16,6 +16,7 @@ use homenode_topology::{Topology, Verdict};
 use homenode_units::{Bytes, NodeId, NodeSet, Reading};
 use serde::Serialize;
 
+pub(crate) use format::{timestamp, wrap};
 pub use gather::{GatherOptions, Progress, gather_captured, gather_live};
 pub use html::report_html;
 pub use text::report_text;
