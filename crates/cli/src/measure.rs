@@ -10,8 +10,10 @@ use std::process::ExitCode;
 
 use homenode_host::Live;
 use homenode_measure::{
-    BandwidthOptions, Cell, Document, LatencyOptions, MeasureError, Session, Sites, StopRule,
-    bandwidth, diff, latency,
+    BandwidthOptions, Cell, CoreToCoreOptions, Document, FirstTouchOptions, InterleaveOptions,
+    LatencyOptions, LoadedOptions, MeasureError, RmmaOptions, Session, Sites, StopRule,
+    WorkingSetOptions, all, bandwidth, core_to_core, diff, first_touch, interleave, latency,
+    loaded_latency, rmma, working_set,
 };
 use homenode_report::{measure_csv, measure_diff_text, measure_svg, measure_text};
 use homenode_sys::kernels::{ISAS, Isa, StreamKernel};
@@ -24,7 +26,7 @@ use crate::error::Helped;
 use crate::source::Machine;
 use crate::terminal::Terminal;
 use crate::topo::write_file;
-use args::{BandwidthArgs, CommonArgs, MeasureArgs, What};
+use args::{BandwidthArgs, CommonArgs, MeasureArgs, SizeArgs, What};
 use progress::Shown;
 
 /// Runs the command.
@@ -54,7 +56,7 @@ pub(crate) fn run(
     let document = measure(what, common, &live, &topology).map_err(explain)?;
     show(common, &document, &topology, out)?;
     if !common.no_save && !document.interrupted {
-        store::save(document.clone());
+        store::save(&document);
     }
     let is_whole = !document.interrupted
         && document
@@ -89,16 +91,28 @@ fn measure(
 
 fn cells(what: &What, common: &CommonArgs, session: &mut Session<'_>) -> anyhow::Result<Vec<Cell>> {
     let quick = common.quick;
-    Ok(match what {
-        What::Latency(args) => latency(
-            session,
-            &LatencyOptions {
-                size: args.size,
-                quick,
-            },
-        )?,
-        What::Bandwidth(args) => bandwidth(session, &bandwidth_options(args, quick)?)?,
-    })
+    let cells = match what {
+        What::Latency(SizeArgs { size, .. }) => {
+            latency(session, &LatencyOptions { size: *size, quick })
+        }
+        What::Bandwidth(args) => bandwidth(session, &bandwidth_options(args, quick)?),
+        What::WorkingSet(SizeArgs { size, .. }) => {
+            working_set(session, &WorkingSetOptions { size: *size, quick })
+        }
+        What::LoadedLatency(SizeArgs { size, .. }) => {
+            loaded_latency(session, &LoadedOptions { size: *size, quick })
+        }
+        What::Interleave(SizeArgs { size, .. }) => {
+            interleave(session, &InterleaveOptions { size: *size })
+        }
+        What::FirstTouch(SizeArgs { size, .. }) => {
+            first_touch(session, &FirstTouchOptions { size: *size })
+        }
+        What::CoreToCore(_) => core_to_core(session, &CoreToCoreOptions { quick }),
+        What::Rmma(SizeArgs { size, .. }) => rmma(session, &RmmaOptions { size: *size }),
+        What::All(_) => all(session, quick),
+    };
+    Ok(cells?)
 }
 
 /// Rows and columns that the command line asks for.

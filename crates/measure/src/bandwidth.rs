@@ -80,7 +80,9 @@ pub fn bandwidth(
         .iter()
         .find(|kernel| kernel.operation == Operation::Read);
     if let Some(&kernel) = first.or(kernels.first()) {
-        plan.matrix(kernel, threads);
+        if plan.sites.rows.len() * plan.sites.columns.len() > 1 {
+            plan.matrix(kernel, threads);
+        }
         plan.sweep(kernel, threads, options.quick);
     }
     let Plan {
@@ -99,7 +101,7 @@ pub fn bandwidth(
 }
 
 /// All threads together use more than the caches hold, and each one more than its part of them.
-fn wanted_size(session: &Session<'_>, threads: usize) -> Bytes {
+pub(crate) fn wanted_size(session: &Session<'_>, threads: usize) -> Bytes {
     let all = session.sites.beyond_caches().0;
     Bytes(
         (all / threads as u64)
@@ -119,7 +121,11 @@ fn all_local(sites: &Sites) -> Arrangement {
 
 /// For each operation the loop to use: the one asked for, or the fastest of a short try with one
 /// thread.
-fn choose(session: &mut Session<'_>, pool: &Pool, options: &BandwidthOptions) -> Vec<StreamKernel> {
+pub(crate) fn choose(
+    session: &mut Session<'_>,
+    pool: &Pool,
+    options: &BandwidthOptions,
+) -> Vec<StreamKernel> {
     const TRIES: usize = 3;
     const TRY: std::time::Duration = std::time::Duration::from_millis(3);
     const QUICK: [Operation; 4] = [
@@ -331,6 +337,41 @@ fn seating(
         seats.push((node, cpu, memory, index));
     }
     seats
+}
+
+/// The loop for an operation that is good nearly everywhere, where there is no time to try all.
+pub(crate) fn usual(operation: Operation) -> Option<StreamKernel> {
+    [Isa::Avx2, Isa::Sse2, Isa::Neon, Isa::Scalar]
+        .into_iter()
+        .find_map(|isa| StreamKernel::find(operation, isa))
+}
+
+/// A cell of a team on a pair of nodes.
+pub(crate) fn team_cell(
+    test: Test,
+    kernel: StreamKernel,
+    (from, to): (NodeSet, NodeSet),
+    threads: usize,
+    size: Bytes,
+) -> Cell {
+    Cell {
+        test,
+        metric: Metric::UsefulBandwidth,
+        arrangement: if to.len() == 1 {
+            Arrangement::Pair
+        } else {
+            Arrangement::Interleaved
+        },
+        from,
+        to,
+        threads,
+        kernel: kernel.name(),
+        pages: Pages::Base,
+        size,
+        at: None,
+        bus_factor: Some(bus_factor(kernel.operation)),
+        outcome: Outcome::absent("it was not measured"),
+    }
 }
 
 /// Bus bytes for each useful byte.

@@ -1,5 +1,6 @@
 //! What was measured, in one form for all tests: a list of cells.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use homenode_units::{Bytes, CpuSet, NodeSet};
@@ -94,6 +95,35 @@ pub enum Test {
     CoreToCore,
     /// The eight metrics of the Opteron study.
     Rmma,
+}
+
+impl Test {
+    /// All tests, in the order of a report.
+    pub const ALL: [Self; 8] = [
+        Self::Latency,
+        Self::Bandwidth,
+        Self::WorkingSet,
+        Self::LoadedLatency,
+        Self::Interleave,
+        Self::FirstTouch,
+        Self::CoreToCore,
+        Self::Rmma,
+    ];
+
+    /// Its name on command lines and in JSON.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::Bandwidth => "bandwidth",
+            Self::WorkingSet => "working-set",
+            Self::LoadedLatency => "loaded-latency",
+            Self::Interleave => "interleave",
+            Self::FirstTouch => "first-touch",
+            Self::CoreToCore => "core-to-core",
+            Self::Rmma => "rmma",
+        }
+    }
 }
 
 /// What a number counts.
@@ -284,16 +314,23 @@ impl Document {
         self.cells.iter().filter(move |cell| cell.test == test)
     }
 
-    /// Takes the cells of another run in: those about the same thing are replaced, notes added.
-    pub fn merge(&mut self, newer: Self) {
-        self.cells
-            .retain(|cell| !newer.cells.iter().any(|new| new.is_about_the_same(cell)));
-        self.cells.extend(newer.cells);
-        self.notes = newer.notes;
-        self.conditions = newer.conditions;
-        self.taken_at_unix = newer.taken_at_unix;
-        self.version = newer.version;
-        self.interrupted = newer.interrupted;
+    /// What is worth keeping of each test: its cells without their samples.
+    #[must_use]
+    pub fn by_test(&self) -> Vec<(Test, Self)> {
+        let tests: BTreeSet<Test> = self.cells.iter().map(|cell| cell.test).collect();
+        let only = |test| {
+            let mut cells: Vec<Cell> = self.of(test).cloned().collect();
+            for cell in &mut cells {
+                if let Outcome::Measured(estimate) = &mut cell.outcome {
+                    estimate.samples = Vec::new();
+                }
+            }
+            Self {
+                cells,
+                ..self.clone()
+            }
+        };
+        tests.into_iter().map(|test| (test, only(test))).collect()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Idle latency: CPU nodes × memory nodes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,16 +73,24 @@ pub fn latency(
             want: Want::Huge,
         });
     }
-    let buffers = patterns.len() as u64;
+    // Where every fourth line is visited, it takes four times the memory to leave the caches.
+    let times = |pattern: &Pattern| pattern.stride.0 / stride.0;
+    let buffers = patterns.iter().map(times).sum();
     let wanted = session.sites.beyond_caches();
     let size = session.buffer_size(options.size, wanted, Bytes(stride.0 * 2), buffers)?;
     let pairs = session.sites.pairs();
+    let walks: Vec<(Pattern, Bytes)> = patterns
+        .into_iter()
+        .map(|pattern| {
+            let size = Bytes(size.0 * times(&pattern));
+            (pattern, size)
+        })
+        .collect();
     Ok(chase_cells(
         session,
         Test::Latency,
         "latency",
-        &patterns,
-        &[size],
+        &walks,
         &pairs,
     ))
 }
@@ -104,49 +113,44 @@ pub(crate) fn prepare(
 
 const SEED: u64 = 0x000C_4A5E;
 
-/// A cell for each pattern, size and pair of nodes. Memory is placed once for each column.
+/// From which node and CPU to which nodes' memory.
+pub(crate) type Pair = (NodeId, CpuId, NodeSet);
+
+/// A cell for each walk and pair. Memory is placed once for each walk and set of nodes.
 pub(crate) fn chase_cells(
     session: &mut Session<'_>,
     test: Test,
     step: &str,
-    patterns: &[Pattern],
-    sizes: &[Bytes],
-    pairs: &[(NodeId, CpuId, NodeId)],
+    walks: &[(Pattern, Bytes)],
+    pairs: &[Pair],
 ) -> Vec<Cell> {
     let mut cells = Vec::new();
     let mut subjects = Vec::new();
     let mut sampled = Vec::new();
-    let columns: NodeSet = pairs.iter().map(|&(_, _, to)| to).collect();
-    let total = patterns.len() * sizes.len() * columns.len();
+    let columns: BTreeSet<&NodeSet> = pairs.iter().map(|(_, _, to)| to).collect();
+    let total = walks.len() * columns.len();
     let mut placed = 0;
-    for pattern in patterns {
-        for &size in sizes {
-            for to in columns.iter() {
-                session.tell("placing memory", placed, total);
-                placed += 1;
-                let prepared = if session.is_over() {
-                    Err("no time was left for it".to_owned())
-                } else {
-                    prepare(session, &NodeSet::from_iter([to]), pattern, size)
-                };
-                for &(from, cpu, _) in pairs.iter().filter(|pair| pair.2 == to) {
-                    let mut cell = chase_cell(test, from, to, pattern, size);
-                    match &prepared {
-                        Ok((chase, pages)) => {
-                            cell.pages = *pages;
-                            let nodes = NodeSet::from_iter([to]);
-                            subjects.push(ChaseSubject::new(
-                                chase,
-                                cpu,
-                                nodes,
-                                session.sites.cache_max,
-                            ));
-                            sampled.push(cells.len());
-                        }
-                        Err(why) => cell.outcome = Outcome::absent(why),
+    for (pattern, size) in walks {
+        for &to in &columns {
+            session.tell("placing memory", placed, total);
+            placed += 1;
+            let prepared = if session.is_over() {
+                Err("no time was left for it".to_owned())
+            } else {
+                prepare(session, to, pattern, *size)
+            };
+            for (from, cpu, _) in pairs.iter().filter(|pair| pair.2 == *to) {
+                let mut cell = chase_cell(test, *from, to, pattern, *size);
+                match &prepared {
+                    Ok((chase, pages)) => {
+                        cell.pages = *pages;
+                        let cache = session.sites.cache_max;
+                        subjects.push(ChaseSubject::new(chase, *cpu, to.clone(), cache));
+                        sampled.push(cells.len());
                     }
-                    cells.push(cell);
+                    Err(why) => cell.outcome = Outcome::absent(why),
                 }
+                cells.push(cell);
             }
         }
     }
@@ -156,13 +160,23 @@ pub(crate) fn chase_cells(
     cells
 }
 
-fn chase_cell(test: Test, from: NodeId, to: NodeId, pattern: &Pattern, size: Bytes) -> Cell {
+pub(crate) fn chase_cell(
+    test: Test,
+    from: NodeId,
+    to: &NodeSet,
+    pattern: &Pattern,
+    size: Bytes,
+) -> Cell {
     Cell {
         test,
         metric: Metric::Latency,
         from: NodeSet::from_iter([from]),
-        to: NodeSet::from_iter([to]),
-        arrangement: Arrangement::Pair,
+        to: to.clone(),
+        arrangement: if to.len() == 1 {
+            Arrangement::Pair
+        } else {
+            Arrangement::Interleaved
+        },
         threads: 1,
         kernel: pattern.name(),
         pages: Pages::Base,
@@ -173,8 +187,11 @@ fn chase_cell(test: Test, from: NodeId, to: NodeId, pattern: &Pattern, size: Byt
     }
 }
 
-/// Loads that are timed together: the clock, some 25 ns a call, must not be seen in them.
+/// Loads that are timed together at least.
 const PIECE_LOADS: u64 = 256;
+
+/// A piece takes at least this long: the clock, some 25 ns a call, must not be seen in it.
+const PIECE_TIME: Duration = Duration::from_micros(25);
 
 /// A walk from a CPU through memory.
 pub(crate) struct ChaseSubject {
@@ -183,6 +200,7 @@ pub(crate) struct ChaseSubject {
     nodes: NodeSet,
     /// Loads before the time is taken: a lap where a cache can hold the memory, else a few.
     warm_loads: u64,
+    piece_loads: u64,
     pieces: u64,
     /// Nanoseconds of a load, by piece.
     times: Vec<f64>,
@@ -191,16 +209,16 @@ pub(crate) struct ChaseSubject {
 impl ChaseSubject {
     pub(crate) fn new(chase: &Arc<Chase>, cpu: CpuId, nodes: NodeSet, cache: Bytes) -> Self {
         let lines = chase.lines() as u64;
-        let bytes = chase.memory().as_slice().len() as u64;
         Self {
             cpu,
             walk: Walk::new(Arc::clone(chase), 1),
             nodes,
-            warm_loads: if bytes <= 2 * cache.0 {
+            warm_loads: if lines * 64 <= 2 * cache.0 {
                 lines
             } else {
                 1024.min(lines)
             },
+            piece_loads: PIECE_LOADS,
             pieces: 1,
             times: Vec::new(),
         }
@@ -212,7 +230,7 @@ impl ChaseSubject {
         let mut sum = Duration::ZERO;
         let mut before = clock.now();
         for _piece in 0..self.pieces {
-            let ran = self.walk.run(PIECE_LOADS);
+            let ran = self.walk.run(self.piece_loads);
             let after = clock.now();
             let time = after.saturating_sub(before);
             self.times.push(per_load(time, ran));
@@ -234,17 +252,21 @@ impl Subject for ChaseSubject {
         pin(self.cpu)?;
         self.walk.run(self.warm_loads);
         let start = clock.now();
-        let mut done = 0u32;
-        while done < 4096 && clock.now().saturating_sub(start) < block / 4 {
-            self.walk.run(PIECE_LOADS);
-            done += 1;
+        let mut loads = 0;
+        let mut time = Duration::ZERO;
+        while loads < 1 << 20 && time < block / 4 {
+            loads += self.walk.run(PIECE_LOADS);
+            time = clock.now().saturating_sub(start);
         }
-        let time = clock
-            .now()
-            .saturating_sub(start)
-            .max(Duration::from_nanos(1));
-        let wanted = u128::from(done) * block.as_nanos() / time.as_nanos();
-        self.pieces = u64::try_from(wanted).unwrap_or(u64::MAX).clamp(1, 1 << 20);
+        let time = time.as_nanos().max(1);
+        let within = |wanted: Duration| {
+            let loads = u128::from(loads) * wanted.as_nanos() / time;
+            u64::try_from(loads)
+                .unwrap_or(u64::MAX)
+                .clamp(PIECE_LOADS, 1 << 28)
+        };
+        self.piece_loads = within(PIECE_TIME);
+        self.pieces = (within(block) / self.piece_loads).max(1);
         Ok(())
     }
 

@@ -185,7 +185,8 @@ pub(crate) fn verify(
         Err(error) => numa_maps_placement(files, memory)
             .ok_or_else(|| format!("where its pages lie cannot be told: {}", chain(&error)))?,
     };
-    let fair = PLACED_SHARE_MIN / nodes.len().max(1) as f64;
+    let count = u32::try_from(nodes.len().max(1)).unwrap_or(u32::MAX);
+    let fair = PLACED_SHARE_MIN / f64::from(count);
     let is_fair = |node| placement.share_on(&NodeSet::from_iter([node])) >= fair;
     if placement.share_on(nodes) >= PLACED_SHARE_MIN && nodes.iter().all(is_fair) {
         return Ok(());

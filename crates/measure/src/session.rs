@@ -147,6 +147,9 @@ pub struct Session<'a> {
     control: &'a mut dyn Control,
     rule: StopRule,
     begin: Duration,
+    /// When the test that runs has to end.
+    end: Duration,
+    /// When its current step has to end.
     deadline: Duration,
     /// What stays free on each node. Unit: bytes.
     reserve: BTreeMap<NodeId, Bytes>,
@@ -207,6 +210,7 @@ impl<'a> Session<'a> {
             control,
             rule,
             begin,
+            end: begin + rule.budget,
             deadline: begin + rule.budget,
             reserve,
             watch: Watch::start(files, clock, topology),
@@ -305,11 +309,24 @@ impl<'a> Session<'a> {
         self.control.is_interrupted() || self.clock.now() >= self.deadline
     }
 
-    /// Gives the next tests this share of the time that is left.
+    /// Gives the next step this share of the time that is left for this test.
     pub(crate) fn allot(&mut self, share: f64) {
-        let end = self.begin + self.rule.budget;
         let now = self.clock.now();
-        self.deadline = now + end.saturating_sub(now).mul_f64(share.clamp(0.0, 1.0));
+        self.deadline = now + self.end.saturating_sub(now).mul_f64(share.clamp(0.0, 1.0));
+    }
+
+    /// Gives a test this share of the time that is left; what comes back ends it.
+    pub(crate) fn begin_part(&mut self, share: f64) -> Duration {
+        let outer = self.end;
+        self.allot(share);
+        self.end = self.deadline;
+        outer
+    }
+
+    /// Ends a test.
+    pub(crate) fn end_part(&mut self, outer: Duration) {
+        self.end = outer;
+        self.deadline = outer;
     }
 
     /// Tells how far a step is.

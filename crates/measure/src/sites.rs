@@ -128,12 +128,12 @@ impl Sites {
 
     /// Each row with its first CPU, and each column: row by row.
     #[must_use]
-    pub fn pairs(&self) -> Vec<(NodeId, CpuId, NodeId)> {
+    pub fn pairs(&self) -> Vec<(NodeId, CpuId, NodeSet)> {
         self.rows
             .iter()
             .flat_map(|row| {
                 let to = self.columns.iter().map(|column| column.node);
-                to.map(|to| (row.node, row.cpus[0], to))
+                to.map(|to| (row.node, row.cpus[0], NodeSet::from_iter([to])))
             })
             .collect()
     }

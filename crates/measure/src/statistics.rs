@@ -22,7 +22,7 @@ pub struct Estimate {
     pub min: f64,
     /// Largest sample.
     pub max: f64,
-    /// Where they were taken: 99 of 100 short pieces (256 loads) were below.
+    /// Where they were taken: 99 of 100 short pieces (256 loads or 25 µs) were below.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
     /// Whether the interval became as narrow as was asked for.

@@ -27,13 +27,15 @@ mod svg;
 mod text;
 
 pub use coreinfo::coreinfo;
-pub use hwloc_xml::to_hwloc_xml;
+pub use hwloc_xml::{to_hwloc_xml, to_hwloc_xml_measured};
 pub use json::{TOPOLOGY_SCHEMA, topology_json};
 pub use machine::{
     Finding, GatherOptions, HostFacts, MachineReport, NextStep, NodeReport, ProcessReport,
     Progress, UnreadableGroup, gather_captured, gather_live, report_html, report_json, report_text,
 };
-pub use measure::{measure_csv, measure_diff_text, measure_svg, measure_text};
+pub use measure::{
+    measure_csv, measure_diff_text, measure_svg, measure_text, measured_latency_text,
+};
 pub use numactl::{NumactlLayout, numactl_hardware};
 pub use svg::topology_svg;
 pub use text::{TextOptions, topology_text};

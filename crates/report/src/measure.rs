@@ -1,9 +1,12 @@
 //! What was measured, as text, CSV and drawings.
 
+mod cost;
+mod curves;
 mod figures;
 mod firmware;
 mod matrix;
 mod sections;
+mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +18,8 @@ use homenode_topology::Topology;
 
 use crate::machine::{timestamp, wrap};
 
+pub(crate) use cost::cost_text;
+pub use cost::measured_latency_text;
 pub use figures::measure_svg;
 
 /// Writes a run for a terminal of this many columns: tables first, what may have disturbed them
@@ -22,15 +27,15 @@ pub use figures::measure_svg;
 #[must_use]
 pub fn measure_text(document: &Document, topology: Option<&Topology>, width: usize) -> String {
     let mut out = String::new();
-    let tests: [(Test, fn(&mut String, &Document, usize)); 8] = [
+    let tests: [(Test, Section); 8] = [
         (Test::Latency, sections::latency),
         (Test::Bandwidth, sections::bandwidth),
-        (Test::WorkingSet, sections::working_set),
-        (Test::LoadedLatency, sections::loaded_latency),
-        (Test::Interleave, sections::interleave),
-        (Test::FirstTouch, sections::first_touch),
-        (Test::CoreToCore, sections::core_to_core),
-        (Test::Rmma, sections::rmma),
+        (Test::WorkingSet, curves::working_set),
+        (Test::LoadedLatency, curves::loaded_latency),
+        (Test::Interleave, tables::interleave),
+        (Test::FirstTouch, tables::first_touch),
+        (Test::CoreToCore, tables::core_to_core),
+        (Test::Rmma, tables::rmma),
     ];
     for (test, section) in tests {
         if document.of(test).next().is_none() {
@@ -39,7 +44,7 @@ pub fn measure_text(document: &Document, topology: Option<&Topology>, width: usi
         if !out.is_empty() {
             out.push('\n');
         }
-        section(&mut out, document, width);
+        section(&mut out, document, topology, width);
         if test == Test::Latency
             && let Some(topology) = topology
         {
@@ -49,6 +54,9 @@ pub fn measure_text(document: &Document, topology: Option<&Topology>, width: usi
     remarks(&mut out, document, width);
     out
 }
+
+/// Writes the tables of a test.
+type Section = fn(&mut String, &Document, sections::Known<'_>, usize);
 
 /// Why cells are missing, notes, conditions.
 fn remarks(out: &mut String, document: &Document, width: usize) {
@@ -136,7 +144,7 @@ pub fn measure_csv(document: &Document) -> String {
         let _ = write!(
             out,
             "{},{},{},{},{},{},{},{},{},{},{},",
-            json_name(&cell.test),
+            cell.test.name(),
             list(cell.from.to_string()),
             list(cell.to.to_string()),
             cell.arrangement.name(),
@@ -201,7 +209,7 @@ pub fn measure_diff_text(changes: &[Change], width: usize) -> String {
             shown(cell.metric, change.before.median),
             shown(cell.metric, change.after.median),
             unit(cell.metric),
-            json_name(&cell.test),
+            cell.test.name(),
             cell.kernel,
             match cell.at {
                 Some(at) => format!(" at {at}"),

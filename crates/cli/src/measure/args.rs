@@ -9,7 +9,7 @@ use homenode_units::Bytes;
 
 use crate::args::parse_time;
 
-/// Measure what this machine's memory does, node by node: latency, bandwidth.
+/// Measure what this machine's memory does, node by node: latency, bandwidth, and more.
 #[derive(Debug, Args)]
 #[command(
     arg_required_else_help = true,
@@ -26,8 +26,64 @@ pub(crate) struct MeasureArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum What {
-    Latency(LatencyArgs),
+    /// Idle latency, CPU nodes × memory nodes: a walk from one load to the next.
+    #[command(
+        after_help = "Examples:\n  homenode measure latency\n  homenode measure latency --quick --from 0 --svg latency.svg\n  homenode measure latency --size 64MiB --csv\n\nThree walks: the whole buffer in random order on huge pages (what memory costs), the same on base\npages (what most programs see), and page after page (kind to the TLB and to prefetchers)."
+    )]
+    Latency(SizeArgs),
     Bandwidth(BandwidthArgs),
+    /// Latency and bandwidth by size, near and far: where the caches end.
+    #[command(
+        after_help = "Examples:\n  homenode measure working-set --svg caches.svg\n  homenode measure working-set --quick --size 64MiB"
+    )]
+    WorkingSet(SizeArgs),
+    /// Latency while other CPUs load the memory, near and far, for mixes of reads and writes.
+    #[command(
+        after_help = "Examples:\n  homenode measure loaded-latency --svg loaded.svg\n  homenode measure loaded-latency --quick --from 1 --to 1\n\nThe walk runs on the first CPU of the first node, the load on its other CPUs. Bandwidths are those\nof the load alone while the walk ran; points are even in bandwidth."
+    )]
+    LoadedLatency(SizeArgs),
+    /// Memory spread over all nodes: what to expect of it, and what it does.
+    #[command(
+        after_help = "Examples:\n  homenode measure interleave\n  homenode measure interleave --from 0 --to 0-1"
+    )]
+    Interleave(SizeArgs),
+    /// Memory touched first by one thread, by its user, or placed at allocation.
+    #[command(
+        after_help = "Examples:\n  homenode measure first-touch\n  homenode measure first-touch --size 32MiB --json"
+    )]
+    FirstTouch(SizeArgs),
+    /// From one CPU's store to another one's load: nodes first, then every pair of cores.
+    #[command(
+        after_help = "Examples:\n  homenode measure core-to-core --quick\n  homenode measure core-to-core --svg cores.svg --budget 2m\n\nEach pair has a line of its own on a node that was verified; one CPU of each core takes part."
+    )]
+    CoreToCore(PlainArgs),
+    /// The eight metrics of the Opteron study (RMMA), for every pair of nodes.
+    #[command(
+        after_help = "Examples:\n  homenode measure rmma\n  homenode measure rmma --from 0 --csv"
+    )]
+    Rmma(SizeArgs),
+    /// All of these but rmma in one run; keeps the numbers for `topo` and `report`.
+    #[command(
+        after_help = "Examples:\n  homenode measure all --quick\n  homenode measure all --json > before.json"
+    )]
+    All(PlainArgs),
+}
+
+/// What most tests take.
+#[derive(Debug, Args)]
+pub(crate) struct SizeArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    /// Memory of each walk or stream; unless said otherwise more than caches hold.
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Bytes>,
+}
+
+/// Nothing of its own.
+#[derive(Debug, Args)]
+pub(crate) struct PlainArgs {
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
 }
 
 /// What all tests have in common.
@@ -59,19 +115,6 @@ pub(crate) struct CommonArgs {
     pub(crate) no_save: bool,
 }
 
-/// Idle latency, CPU nodes × memory nodes: a walk from one load to the next.
-#[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  homenode measure latency\n  homenode measure latency --quick --from 0 --svg latency.svg\n  homenode measure latency --size 64MiB --csv\n\nThree walks: the whole buffer in random order on huge pages (what memory costs), the same on base\npages (what most programs see), and page after page (kind to the TLB and to prefetchers)."
-)]
-pub(crate) struct LatencyArgs {
-    #[command(flatten)]
-    pub(crate) common: CommonArgs,
-    /// Memory to walk through; unless said otherwise four times the last-level cache.
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) size: Option<Bytes>,
-}
-
 /// Bandwidth by operation, placement and number of threads.
 #[derive(Debug, Args)]
 #[command(
@@ -101,7 +144,13 @@ pub(crate) struct BandwidthArgs {
 impl What {
     pub(crate) const fn common(&self) -> &CommonArgs {
         match self {
-            Self::Latency(args) => &args.common,
+            Self::Latency(args)
+            | Self::WorkingSet(args)
+            | Self::LoadedLatency(args)
+            | Self::Interleave(args)
+            | Self::FirstTouch(args)
+            | Self::Rmma(args) => &args.common,
+            Self::CoreToCore(args) | Self::All(args) => &args.common,
             Self::Bandwidth(args) => &args.common,
         }
     }
@@ -112,7 +161,11 @@ impl CommonArgs {
     pub(crate) fn budget(&self, what: &What) -> Duration {
         let (quick, full) = match what {
             What::Latency(_) => (4, 20),
-            What::Bandwidth(_) => (6, 30),
+            What::Bandwidth(_) | What::Rmma(_) => (6, 30),
+            What::WorkingSet(_) | What::LoadedLatency(_) => (8, 40),
+            What::Interleave(_) | What::CoreToCore(_) => (5, 20),
+            What::FirstTouch(_) => (4, 10),
+            What::All(_) => (45, 180),
         };
         let usual = Duration::from_secs(if self.quick { quick } else { full });
         self.budget.unwrap_or(usual)

@@ -4,11 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use homenode_host::{Buffer, Files as _, Live};
-use homenode_measure::{Document, MachineId};
+use homenode_measure::{Document, MachineId, Test};
 
 use crate::error::{Helped, warn};
-
-const FILE: &str = "measured.json";
 
 /// The folder: `$XDG_STATE_HOME/homenode`; for root `/var/lib/homenode`; else
 /// `~/.local/state/homenode` (XDG Base Directory Specification 0.8).
@@ -31,10 +29,10 @@ fn folder() -> Option<PathBuf> {
     Some(variable("HOME")?.join(".local/state/homenode"))
 }
 
-/// The numbers that were kept for this machine; `None` where there are none, or where they are of
-/// another machine or another release. Costs one `open`.
-pub(crate) fn kept(machine: &MachineId) -> Option<Document> {
-    let path = folder()?.join(FILE);
+/// The numbers of a test that were kept for this machine; `None` where there are none, or where
+/// they are of another machine or another release. Costs one `open`.
+pub(crate) fn kept(test: Test, machine: &MachineId) -> Option<Document> {
+    let path = folder()?.join(file(test));
     let mut buffer = Buffer::new();
     let text = Live.read(path.to_str()?, &mut buffer).ok()?;
     Document::parse(text)
@@ -42,31 +40,32 @@ pub(crate) fn kept(machine: &MachineId) -> Option<Document> {
         .filter(|document| document.machine == *machine)
 }
 
-/// Keeps the numbers of a run beside those of other tests. That it cannot be done is no reason to
-/// fail: the numbers were shown.
-pub(super) fn save(document: Document) {
+/// A file for each test, so that `topo` need not read them all.
+fn file(test: Test) -> String {
+    format!("{}.json", test.name())
+}
+
+/// Keeps the numbers of a run, each test's in place of its older ones. That it cannot be done is
+/// no reason to fail: the numbers were shown.
+pub(super) fn save(document: &Document) {
     let Some(folder) = folder() else { return };
-    let whole = match kept(&document.machine) {
-        Some(mut before) => {
-            before.merge(document);
-            before
+    for (test, numbers) in document.by_test() {
+        if let Err(error) = write(&folder, &file(test), &numbers.to_json()) {
+            let folder = folder.display();
+            warn(&format!(
+                "the numbers could not be kept in {folder}: {error}"
+            ));
+            return;
         }
-        None => document,
-    };
-    if let Err(error) = write(&folder, &whole.to_json()) {
-        warn(&format!(
-            "the numbers could not be kept in {}: {error}",
-            folder.display()
-        ));
     }
 }
 
 /// Writes beside and renames, so that nobody reads half a file.
-fn write(folder: &Path, json: &str) -> io::Result<()> {
+fn write(folder: &Path, name: &str, json: &str) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let beside = folder.join(format!(".{FILE}.{}", std::process::id()));
+    let beside = folder.join(format!(".{name}.{}", std::process::id()));
     let written =
-        std::fs::write(&beside, json).and_then(|()| std::fs::rename(&beside, folder.join(FILE)));
+        std::fs::write(&beside, json).and_then(|()| std::fs::rename(&beside, folder.join(name)));
     if written.is_err() {
         // Nothing more can be done about it.
         let _ = std::fs::remove_file(&beside);

@@ -43,6 +43,32 @@ pub(crate) struct Seat {
 }
 
 impl Pool {
+    /// A pool of memory that was placed elsewhere: one buffer for each thread, with the nodes
+    /// where it should be, by number of the thread.
+    pub(crate) fn of(buffers: Vec<(NodeMemory, NodeSet)>) -> Self {
+        let buffers = buffers.into_iter().map(|(memory, nodes)| Buffer {
+            memory: Mutex::new(memory),
+            nodes,
+            pages: Pages::Base,
+        });
+        let buffers: Vec<Buffer> = buffers.collect();
+        Self {
+            spread: (0..buffers.len()).map(Ok).collect(),
+            buffers,
+            local: BTreeMap::new(),
+            first_cpu: None,
+        }
+    }
+
+    /// Where the pages of a buffer are.
+    pub(crate) fn placement(&self, seat: Seat) -> Option<homenode_sys::PagePlacement> {
+        let memory = self.buffers[seat.buffer].memory.lock();
+        memory
+            .unwrap_or_else(PoisonError::into_inner)
+            .placement()
+            .ok()
+    }
+
     /// Places `threads` buffers on each column, and as many spread ones as there are threads on
     /// all rows. Each is filled by a thread of its own, or a large machine would take minutes.
     pub(crate) fn new(session: &mut Session<'_>, threads: usize, size: Bytes, want: Want) -> Self {
@@ -160,6 +186,10 @@ pub(crate) struct TeamSubject<'a> {
     kernel: StreamKernel,
     seats: Vec<Seat>,
     block: Duration,
+    /// Only this much of each array. Unit: bytes; a multiple of `PIECE_BYTES`.
+    limit: usize,
+    /// How far ahead a read with prefetches looks. Unit: bytes.
+    ahead: usize,
 }
 
 /// What one thread did: when it began and after each step, and bytes of a step.
@@ -177,7 +207,19 @@ impl<'a> TeamSubject<'a> {
             kernel,
             seats,
             block: Duration::from_millis(10),
+            limit: usize::MAX,
+            ahead: 0,
         }
+    }
+
+    /// Keeps to the first bytes of each array; `limit` is a multiple of `PIECE_BYTES`.
+    pub(crate) fn within(self, limit: usize) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// Asks for lines this far ahead.
+    pub(crate) fn ahead(self, ahead: usize) -> Self {
+        Self { ahead, ..self }
     }
 
     /// All threads for the time of a block.
@@ -225,7 +267,7 @@ impl<'a> TeamSubject<'a> {
         // All wait for all, also for one that failed.
         ready.wait();
         pinned?;
-        let array = self.kernel.array_bytes(&memory);
+        let array = self.kernel.array_bytes(&memory).min(self.limit);
         let step = array.min(STEP_BYTES);
         let passes = (STEP_BYTES / step).max(1) as u64;
         let (loads, stores) = self.kernel.operation.useful();
@@ -237,7 +279,8 @@ impl<'a> TeamSubject<'a> {
         let mut offset = 0;
         log.times.push(clock.now());
         while !stop.load(Ordering::Relaxed) || log.times.len() < 2 {
-            self.kernel.run(&mut memory, offset, step, passes, 0);
+            self.kernel
+                .run(&mut memory, offset, step, passes, self.ahead);
             log.times.push(clock.now());
             offset += step;
             if offset + step > array {

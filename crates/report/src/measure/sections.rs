@@ -5,9 +5,14 @@ use std::fmt::Write as _;
 
 use homenode_measure::{Arrangement, Cell, Document, Test};
 
+use homenode_topology::Topology;
+
 use super::matrix::Matrix;
 use super::shown;
 use crate::machine::wrap;
+
+/// The machine, where it is at hand.
+pub(super) type Known<'a> = Option<&'a Topology>;
 
 /// Cells that differ in their nodes only, in the order in which they come.
 pub(super) fn groups<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<Vec<&'a Cell>> {
@@ -50,7 +55,7 @@ fn order(kernel: &str) -> String {
     }
 }
 
-pub(super) fn latency(out: &mut String, document: &Document, width: usize) {
+pub(super) fn latency(out: &mut String, document: &Document, _: Known<'_>, width: usize) {
     for (number, group) in groups(document.of(Test::Latency)).into_iter().enumerate() {
         if number > 0 {
             out.push('\n');
@@ -99,7 +104,7 @@ fn spread(out: &mut String, cells: &[&Cell]) {
 }
 
 /// A number with its `±` in percent and a mark.
-fn with_bound(cell: &Cell) -> String {
+pub(super) fn with_bound(cell: &Cell) -> String {
     match cell.outcome.measured() {
         None => "n/a".to_owned(),
         Some(found) => format!(
@@ -112,7 +117,7 @@ fn with_bound(cell: &Cell) -> String {
 }
 
 /// A line for a cell without a number.
-fn absence(out: &mut String, cell: &Cell, width: usize) {
+pub(super) fn absence(out: &mut String, cell: &Cell, width: usize) {
     if let homenode_measure::Outcome::Absent { absent } = &cell.outcome {
         let line = format!(
             "{} {}, node {} to {}: n/a ({absent})",
@@ -125,7 +130,7 @@ fn absence(out: &mut String, cell: &Cell, width: usize) {
     }
 }
 
-pub(super) fn bandwidth(out: &mut String, document: &Document, width: usize) {
+pub(super) fn bandwidth(out: &mut String, document: &Document, _: Known<'_>, width: usize) {
     let cells: Vec<&Cell> = document.of(Test::Bandwidth).collect();
     let Some(most) = cells.iter().map(|cell| cell.threads).max() else {
         return;
@@ -281,10 +286,3 @@ fn sweep(out: &mut String, cells: &[&Cell], width: usize) {
         absence(out, cell, width);
     }
 }
-
-pub(super) fn working_set(_: &mut String, _: &Document, _: usize) {}
-pub(super) fn loaded_latency(_: &mut String, _: &Document, _: usize) {}
-pub(super) fn interleave(_: &mut String, _: &Document, _: usize) {}
-pub(super) fn first_touch(_: &mut String, _: &Document, _: usize) {}
-pub(super) fn core_to_core(_: &mut String, _: &Document, _: usize) {}
-pub(super) fn rmma(_: &mut String, _: &Document, _: usize) {}

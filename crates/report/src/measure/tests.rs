@@ -215,3 +215,56 @@ fn a_diff_tells_better_from_worse() {
         "{text}"
     );
 }
+
+/// A cache is judged by where the latency rises, and not at all where nothing that large was
+/// measured.
+#[test]
+fn caches_are_compared_with_what_sysfs_says() {
+    let machine =
+        parse_synthetic("pack:1 [numa(memory=16GB)] l3:1(size=32MB) l2:1(size=1MB) core:1 pu:1")
+            .unwrap();
+    let kib = |kib, latency| (Bytes::from_kib(kib), latency);
+    let mut latencies = vec![
+        kib(64, 3.8),
+        kib(256, 3.8),
+        kib(512, 3.9),
+        kib(1024, 8.0),
+        kib(4096, 20.0),
+        kib(8192, 22.0),
+        kib(16384, 125.0),
+    ];
+    let lines = curves::cache_lines(&machine, &latencies);
+    assert!(
+        lines.iter().all(|line| !line.starts_with("L3")),
+        "{lines:?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.ends_with("as seen")),
+        "{lines:?}"
+    );
+    latencies.push(kib(65536, 160.0));
+    let lines = curves::cache_lines(&machine, &latencies);
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("but 16 MiB are slow already")),
+        "{lines:?}"
+    );
+}
+
+/// T1 to T3, with the study's numbers: 45 and 70 ns, 6.4 and 3.2 GB/s.
+#[test]
+fn interleaving_is_compared_with_what_its_parts_say() {
+    let latency = tables::expectation(Metric::Latency, &[45.0, 70.0], 57.6);
+    assert!(latency[0].starts_with("expected 57.5 ns"), "{latency:?}");
+    assert!(latency[0].contains("as expected"), "{latency:?}");
+    let bandwidth = tables::expectation(Metric::UsefulBandwidth, &[6.4e9, 3.2e9], 4.2e9);
+    assert!(bandwidth[0].contains("expected 4.3 GB/s"), "{bandwidth:?}");
+    assert!(
+        bandwidth[0].contains("4.8 if nodes add up"),
+        "{bandwidth:?}"
+    );
+    assert!(bandwidth[0].contains("take turns"), "{bandwidth:?}");
+    let both = tables::expectation(Metric::UsefulBandwidth, &[6.4e9, 3.2e9], 4.8e9);
+    assert!(both[0].contains("both controllers"), "{both:?}");
+}

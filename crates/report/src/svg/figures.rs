@@ -183,7 +183,11 @@ impl Figures {
                         } else {
                             0.0
                         };
-                        let share = if is_lower_better { share } else { 1.0 - share };
+                        let share = if is_lower_better || most <= least {
+                            share
+                        } else {
+                            1.0 - share
+                        };
                         format!("cell step-{}", pixels(share * f64::from(px(STEPS))))
                     }
                     None => "cell".to_owned(),
