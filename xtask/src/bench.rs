@@ -3,6 +3,7 @@
 //! Machines are noisy: only ratios within a run mean something. Each round runs every command
 //! once, in turn, so that a slow moment meets all of them.
 
+mod measure;
 mod migrate;
 mod topo;
 
@@ -21,6 +22,7 @@ pub(crate) struct Args {
 enum What {
     Topo(topo::Args),
     Migrate(migrate::Args),
+    Measure(measure::Args),
 }
 
 /// Prints the table.
@@ -32,5 +34,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Topo(args) => topo::run(args),
         What::Migrate(args) => migrate::run(args),
+        What::Measure(args) => measure::run(args),
     }
 }

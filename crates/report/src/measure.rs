@@ -8,7 +8,7 @@ mod matrix;
 mod sections;
 mod tables;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt::Write as _;
 use std::time::Duration;

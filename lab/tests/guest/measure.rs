@@ -36,7 +36,7 @@ fn is_measured(cell: &Value) -> bool {
         .is_some_and(|median| median > 0.0)
 }
 
-const SMALL: [&str; 4] = ["--size", "2MiB", "--budget", "3s"];
+const SMALL: [&str; 4] = ["--size", "2MiB", "--budget", "2s"];
 
 /// A node without CPUs is a column only, one without memory a row only.
 #[test]
@@ -141,7 +141,7 @@ fn memory_that_is_moved_away_is_noticed() {
             "--size",
             "2MiB",
         ])
-        .args(["--budget", "8s", "--to", &from_text])
+        .args(["--budget", "6s", "--to", &from_text])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -61,7 +61,7 @@ fn document(cells: Vec<Cell>) -> Document {
 }
 
 /// The matrix of systems.md 2.7 (M7), with one cell refused.
-fn xeon() -> Document {
+pub(crate) fn xeon() -> Document {
     let latency = |pair, value| cell(Test::Latency, Metric::Latency, pair, value);
     let mut cells = vec![
         latency((0, 0), 79.8),
@@ -221,7 +221,7 @@ fn a_diff_tells_better_from_worse() {
 #[test]
 fn caches_are_compared_with_what_sysfs_says() {
     let machine =
-        parse_synthetic("pack:1 [numa(memory=16GB)] l3:1(size=32MB) l2:1(size=1MB) core:1 pu:1")
+        parse_synthetic("pack:1 [numa(memory=16GB)] l3:1(size=32MiB) l2:1(size=1MiB) core:1 pu:1")
             .unwrap();
     let kib = |kib, latency| (Bytes::from_kib(kib), latency);
     let mut latencies = vec![
