@@ -152,16 +152,16 @@ impl Parse {
                 huge,
             } => ours(text, kernel, *threads, *huge),
             Self::After(word) => {
-                let line = lines().filter(|line| line.contains(word)).next_back()?;
+                let line = lines().rfind(|line| line.contains(word))?;
                 line.split_whitespace().rev().find_map(number)
             }
             Self::Bracket(word) => {
-                let line = lines().filter(|line| line.contains(word)).next_back()?;
+                let line = lines().rfind(|line| line.contains(word))?;
                 let (_, inside) = line.rsplit_once('(')?;
                 number(inside.split_whitespace().next()?)
             }
             Self::FromEnd(word, position) => {
-                let line = lines().filter(|line| line.starts_with(word)).next_back()?;
+                let line = lines().rfind(|line| line.starts_with(word))?;
                 number(line.split_whitespace().rev().nth(*position)?)
             }
             Self::LastLine => number(lines().next_back()?.trim()),
