@@ -43,7 +43,33 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     Link(LinkArgs),
     Migrate(MigrateArgs),
-    Measure(MeasureArgs),
+    /// Measure what this machine's memory does, node by node: latency, bandwidth, and more.
+    Measure(Deferred<MeasureArgs>),
+}
+
+/// Arguments that are defined only when their command is called: each definition costs every start
+/// of the program a microsecond or two, and `measure` has a hundred.
+#[derive(Debug)]
+pub(crate) struct Deferred<T>(pub(crate) T);
+
+impl<T: Args> Args for Deferred<T> {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        command.defer(T::augment_args)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        command.defer(T::augment_args_for_update)
+    }
+}
+
+impl<T: clap::FromArgMatches> clap::FromArgMatches for Deferred<T> {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        T::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
 }
 
 /// Tell the whole story: layout, verdict, memory per node, who uses it, next steps.

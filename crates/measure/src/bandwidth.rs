@@ -52,8 +52,14 @@ pub fn bandwidth(
     };
     let wanted = wanted_size(session, threads);
     let spread = session.sites.columns.len() > 1;
-    // Every node holds the buffers of its own threads, and its part of the spread ones.
-    let buffers = threads as u64 * if spread { 2 } else { 1 };
+    // Every node holds the buffers of its users' threads, and its part of the spread ones.
+    let users = session
+        .sites
+        .columns
+        .iter()
+        .map(|column| session.sites.users_max(column.node));
+    let users = users.max().unwrap_or(1);
+    let buffers = (threads * (users + usize::from(spread))) as u64;
     let least = Bytes(3 * PIECE_BYTES as u64);
     let size = session.buffer_size(options.size, wanted, least, buffers)?;
     let want = if options.base_pages {
@@ -62,7 +68,9 @@ pub fn bandwidth(
         Want::Huge
     };
     let pool = Pool::new(session, threads, size, want);
+    session.allot(0.2);
     let kernels = choose(session, &pool, options);
+    session.allot(1.0);
     let mut plan = Plan {
         sites: session.sites.clone(),
         pool: &pool,
@@ -166,11 +174,15 @@ pub(crate) fn choose(
                 speeds.extend(team.sample(session.clock).ok().map(|sample| sample.value));
             }
         }
-        let speed = |speeds: &[f64]| median(speeds).unwrap_or(0.0);
-        let best = candidates
+        let tried = candidates
             .iter()
-            .max_by(|a, b| speed(&a.1).total_cmp(&speed(&b.1)));
-        chosen.extend(best.map(|best| best.0));
+            .filter_map(|(kernel, speeds)| Some((kernel, median(speeds)?)));
+        let best = tried
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(kernel, _)| *kernel);
+        // Where no time was left to try: the usual one, if the user asked for none.
+        let usual = usual(operation).filter(|_| options.isa.is_none());
+        chosen.extend(best.or(usual).or(candidates.first().map(|first| first.0)));
     }
     chosen
 }

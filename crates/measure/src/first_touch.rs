@@ -8,7 +8,7 @@ use crate::bandwidth::{Pool, Seat, TeamSubject, team_cell, usual, wanted_size};
 use crate::latency::PAGE;
 use crate::session::Session;
 use crate::threads::pin;
-use crate::{Arrangement, Cell, Estimate, MeasureError, Metric, Outcome, Test};
+use crate::{Arrangement, Cell, Estimate, MeasureError, Metric, Outcome, Row, Test};
 
 /// What to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,14 +41,23 @@ pub fn first_touch(
     options: &FirstTouchOptions,
 ) -> Result<Vec<Cell>, MeasureError> {
     let sites = session.sites.clone();
+    let with_memory = |row: &&Row| sites.has_column(row.node);
+    if let Some(row) = sites.rows.iter().find(|row| !with_memory(row)) {
+        session.note(format!(
+            "node {} has no memory of its own: its CPUs take no part",
+            row.node
+        ));
+    }
     let workers: Vec<Worker> = sites
         .rows
         .iter()
-        .flat_map(|row| {
-            let near = sites.own_column(row.node);
-            row.cpus.iter().map(move |&cpu| (row.node, cpu, near))
-        })
+        .filter(with_memory)
+        .flat_map(|row| row.cpus.iter().map(move |&cpu| (row.node, cpu, row.node)))
         .collect();
+    if workers.is_empty() {
+        session.note("no node has both CPUs and memory: nobody can be near to what it touches");
+        return Ok(Vec::new());
+    }
     let wanted = wanted_size(session, workers.len().max(1));
     // In two of three ways all of it lies on one node.
     let buffers = workers.len() as u64;

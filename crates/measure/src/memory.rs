@@ -84,7 +84,15 @@ pub(crate) fn allocate(
         },
         ..Policy::new(mode, nodes.clone())
     };
-    let mut placed = with_pages(files, size, &policy, want).map_err(|error| chain(&error))?;
+    let placed = match with_pages(files, size, &policy, want) {
+        // A filter that refuses policies, as Docker's default one does, matters only where there
+        // is something to choose.
+        Err(NodeMemoryError::Bind { .. }) if is_only_node(files, nodes) => {
+            with_pages(files, size, &Policy::default(), want)
+        }
+        placed => placed,
+    };
+    let mut placed = placed.map_err(|error| chain(&error))?;
     placed.memory.touch().map_err(|error| chain(&error))?;
     fill(&mut placed.memory, seed);
     if placed.pages == Pages::Thp {
@@ -92,6 +100,16 @@ pub(crate) fn allocate(
     }
     verify(files, &placed.memory, nodes)?;
     Ok(placed)
+}
+
+/// Whether these are all the nodes there are, and one.
+fn is_only_node(files: &dyn Files, nodes: &NodeSet) -> bool {
+    let mut buffer = Buffer::new();
+    let online = files.read("/sys/devices/system/node/online", &mut buffer);
+    let online = online
+        .ok()
+        .and_then(|text| NodeSet::parse_list(std::str::from_utf8(text).ok()?).ok());
+    nodes.len() == 1 && online.is_none_or(|online| online == *nodes)
 }
 
 /// Down the ladder: the pool, transparent huge pages, base pages.
@@ -311,6 +329,19 @@ mod tests {
         );
         assert_eq!(huge_bytes(&smaps, &memory), Bytes(2 << 20));
         assert_eq!(huge_bytes("", &memory), Bytes(0));
+    }
+
+    #[test]
+    fn the_only_node_needs_no_policy() {
+        let mut machine = Snapshot::default();
+        let node = |id| NodeSet::from_iter([NodeId(id)]);
+        // A kernel without NUMA support shows no nodes.
+        assert!(is_only_node(&machine, &node(0)));
+        machine.add_file("/sys/devices/system/node/online", "0\n");
+        assert!(is_only_node(&machine, &node(0)));
+        machine.add_file("/sys/devices/system/node/online", "0-1\n");
+        assert!(!is_only_node(&machine, &node(0)));
+        assert!(!is_only_node(&machine, &NodeSet::first(2)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use homenode_units::{Bytes, CpuId, NodeId, NodeSet};
 use crate::bandwidth::{BandwidthOptions, Pool, TeamSubject, choose, team_cell};
 use crate::latency::{PAGE, Pattern, chase_cell, per_load, prepare};
 use crate::memory::{Want, verify};
-use crate::session::{Sample, Session, Subject};
+use crate::session::{NO_TIME, Sample, Session, Subject};
 use crate::threads::{pin, preemptions};
 use crate::{Cell, Estimate, MeasureError, Outcome, Test};
 
@@ -66,7 +66,7 @@ pub fn rmma(session: &mut Session<'_>, options: &RmmaOptions) -> Result<Vec<Cell
             let mut cell = chase_cell(Test::Rmma, from, &to, &pattern, size);
             name.clone_into(&mut cell.kernel);
             if session.is_over() {
-                cell.outcome = Outcome::absent("no time was left for it");
+                cell.outcome = Outcome::absent(NO_TIME);
                 cells.push(cell);
                 continue;
             }

@@ -9,7 +9,7 @@ use homenode_units::{Bytes, NodeId, NodeSet};
 
 use crate::conditions::Watch;
 use crate::memory::{ROOM_SHARE, obtainable};
-use crate::statistics::SAMPLES_MIN;
+use crate::statistics::{SAMPLES_MIN, median};
 use crate::threads::Unpin;
 use crate::{Cell, Document, Estimate, MachineId, Outcome, SCHEMA, Sites};
 
@@ -323,6 +323,40 @@ impl<'a> Session<'a> {
         outer
     }
 
+    /// The time that is left for this test.
+    pub(crate) fn left(&self) -> Duration {
+        self.end.saturating_sub(self.clock.now())
+    }
+
+    /// One list of cells from several runs of the same ones: samples of all together. What was
+    /// refused in any run stays refused; what had no time in a later one has its earlier samples.
+    pub(crate) fn merged(&mut self, runs: Vec<Vec<Cell>>) -> Vec<Cell> {
+        let half_width = self.rule.half_width;
+        let mut runs = runs.into_iter();
+        let mut cells = runs.next().unwrap_or_default();
+        let later: Vec<Vec<Cell>> = runs.collect();
+        for (position, cell) in cells.iter_mut().enumerate() {
+            let others = later.iter().filter_map(|run| run.get(position));
+            let all: Vec<&Outcome> = std::iter::once(&cell.outcome)
+                .chain(others.map(|other| &other.outcome))
+                .collect();
+            let refused = all
+                .iter()
+                .find(|outcome| matches!(outcome, Outcome::Absent { absent } if absent != NO_TIME));
+            let estimates: Vec<&Estimate> = all
+                .iter()
+                .filter_map(|outcome| outcome.measured())
+                .collect();
+            let outcome = match (refused, estimates.as_slice()) {
+                (Some(&refused), _) => refused.clone(),
+                (None, []) => cell.outcome.clone(),
+                (None, estimates) => together(estimates, half_width),
+            };
+            cell.outcome = outcome;
+        }
+        cells
+    }
+
     /// Ends a test.
     pub(crate) fn end_part(&mut self, outer: Duration) {
         self.end = outer;
@@ -395,7 +429,7 @@ impl<'a> Session<'a> {
                 }),
                 None => {
                     self.cut_short = true;
-                    Outcome::absent("no time was left for it")
+                    Outcome::absent(NO_TIME)
                 }
             }
         });
@@ -419,6 +453,26 @@ impl<'a> Session<'a> {
             notes: self.notes,
             cells,
         }
+    }
+}
+
+/// Why a cell is empty whose turn never came.
+pub(crate) const NO_TIME: &str = "no time was left for it";
+
+/// One estimate from the samples of several.
+fn together(estimates: &[&Estimate], half_width: f64) -> Outcome {
+    let groups: Vec<Vec<f64>> = estimates
+        .iter()
+        .map(|found| found.samples.clone())
+        .collect();
+    let dropped = estimates.iter().map(|found| found.dropped).sum();
+    let p99: Vec<f64> = estimates.iter().filter_map(|found| found.p99).collect();
+    match Estimate::of_groups(&groups, half_width, dropped) {
+        Some(found) => Outcome::Measured(Estimate {
+            p99: median(&p99),
+            ..found
+        }),
+        None => Outcome::absent(NO_TIME),
     }
 }
 

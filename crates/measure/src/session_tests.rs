@@ -164,6 +164,51 @@ fn memory_that_moved_away_refuses_its_cell() {
 }
 
 #[test]
+fn runs_are_merged_and_a_refusal_stays() {
+    let machine = parse_synthetic("pack:1 [numa(memory=1GB)] core:1 pu:1").unwrap();
+    let clock = FakeClock::default();
+    let mut control = Patience::of(u32::MAX);
+    let rule = StopRule::default();
+    let sites = Sites::of(&machine);
+    let mut session = Session::new(&machine, sites, &Live, &clock, rule, &mut control).unwrap();
+    let run = |values: [Outcome; 3]| -> Vec<Cell> {
+        let make = |outcome| Cell {
+            test: crate::Test::Latency,
+            metric: crate::Metric::Latency,
+            from: NodeSet::first(1),
+            to: NodeSet::first(1),
+            arrangement: crate::Arrangement::Pair,
+            threads: 1,
+            kernel: "whole".to_owned(),
+            pages: crate::Pages::Base,
+            size: Bytes(1 << 20),
+            at: None,
+            bus_factor: None,
+            outcome,
+        };
+        values.map(make).to_vec()
+    };
+    let measured = |value: f64| Outcome::Measured(Estimate::of(vec![value; 10], 0.01, 1).unwrap());
+    let merged = session.merged(vec![
+        run([measured(100.0), measured(1.0), measured(1.0)]),
+        run([
+            measured(110.0),
+            Outcome::absent("moved away"),
+            Outcome::absent(NO_TIME),
+        ]),
+    ]);
+    let first = merged[0].outcome.measured().unwrap();
+    assert_eq!((first.samples.len(), first.dropped), (20, 2));
+    assert!(
+        first.low <= 100.0 && first.high >= 110.0 && !first.converged,
+        "{first:?}"
+    );
+    assert_eq!(merged[1].outcome, Outcome::absent("moved away"));
+    assert_eq!(merged[2].outcome.measured().unwrap().samples.len(), 10);
+    assert_eq!(session.merged(Vec::new()), []);
+}
+
+#[test]
 fn a_document_survives_its_json() {
     let mut cells = [Fake::new(&[10.0])];
     let (outcomes, mut document, _) = sampled(&mut cells, u32::MAX);

@@ -156,6 +156,20 @@ impl Sites {
         after.unwrap_or(&self.columns[0]).node
     }
 
+    /// Rows whose threads use a column at the same time, at most: those that have no memory of
+    /// their own join others.
+    #[must_use]
+    pub fn users_max(&self, column: NodeId) -> usize {
+        let nodes = || self.rows.iter().map(|row| row.node);
+        let own = nodes()
+            .filter(|&row| self.own_column(row) == column)
+            .count();
+        let other = nodes()
+            .filter(|&row| self.other_column(row) == column)
+            .count();
+        own.max(other).max(1)
+    }
+
     /// Whether a node's memory can be used.
     #[must_use]
     pub fn has_column(&self, node: NodeId) -> bool {
@@ -190,6 +204,16 @@ mod tests {
         assert_eq!(sites.columns.len(), 2);
         assert_eq!(sites.cache_total.0, 2 * sites.cache_max.0);
         assert!(sites.beyond_caches() >= Bytes(4 * sites.cache_max.0));
+    }
+
+    /// A node without memory shares the first one's: there are buffers for both.
+    #[test]
+    fn rows_without_memory_join_others() {
+        let mut sites = sites();
+        assert_eq!(sites.users_max(NodeId(0)), 1);
+        sites.columns.remove(1);
+        assert_eq!(sites.own_column(NodeId(1)), NodeId(0));
+        assert_eq!(sites.users_max(NodeId(0)), 2);
     }
 
     #[test]

@@ -175,12 +175,16 @@ impl NodeMemory {
             .start
             .cast::<u8>()
             .map_addr(|address| address.saturating_add(skipped));
-        mbind(address, length, policy, BindFlags::default()).map_err(|source| {
-            NodeMemoryError::Bind {
-                nodes: policy.nodes.clone(),
-                source,
-            }
-        })?;
+        // New memory has the default policy anyway, and where a filter refuses the call it is the
+        // only one to be had.
+        if *policy != Policy::default() {
+            mbind(address, length, policy, BindFlags::default()).map_err(|source| {
+                NodeMemoryError::Bind {
+                    nodes: policy.nodes.clone(),
+                    source,
+                }
+            })?;
+        }
         let mut memory = Self {
             mapping,
             start,

@@ -12,7 +12,7 @@ use homenode_units::{Bytes, CpuId, NodeId, NodeSet};
 
 use crate::Pages;
 use crate::memory::{Placed, Want, allocate, verify};
-use crate::session::{Sample, Session, Subject};
+use crate::session::{NO_TIME, Sample, Session, Subject};
 use crate::threads::{pin, preemptions};
 
 /// Bytes of each array between two looks at the clock, which takes some 25 ns.
@@ -69,13 +69,15 @@ impl Pool {
             .ok()
     }
 
-    /// Places `threads` buffers on each column, and as many spread ones as there are threads on
+    /// Places `threads` buffers on each column for each row that may use it at a time, and as many
+    /// spread ones as there are threads on
     /// all rows. Each is filled by a thread of its own, or a large machine would take minutes.
     pub(crate) fn new(session: &mut Session<'_>, threads: usize, size: Bytes, want: Want) -> Self {
         let sites = session.sites.clone();
         let mut wanted: Vec<NodeSet> = Vec::new();
         for column in &sites.columns {
-            wanted.extend(vec![NodeSet::from_iter([column.node]); threads]);
+            let buffers = threads * sites.users_max(column.node);
+            wanted.extend(vec![NodeSet::from_iter([column.node]); buffers]);
         }
         let at_once: usize = sites.rows.iter().map(|row| row.cpus.len()).sum();
         if sites.columns.len() > 1 {
@@ -103,7 +105,7 @@ impl Pool {
                     .zip(0u64..)
                     .map(|(nodes, seed)| {
                         scope.spawn(move || match over {
-                            true => Err("no time was left for it".to_owned()),
+                            true => Err(NO_TIME.to_owned()),
                             false => allocate(files, nodes, size, want, seed),
                         })
                     })
