@@ -218,6 +218,7 @@ fn an_interrupt_prints_what_there_is() {
     if !may_place() {
         return;
     }
+    let state = state("interrupt");
     let child = Command::new(env!("CARGO_BIN_EXE_homenode"))
         .args([
             "measure",
