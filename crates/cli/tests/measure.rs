@@ -141,7 +141,7 @@ fn numbers_are_kept_and_shown() {
     assert!(!run(&["topo"]).contains("idle latency"));
     assert!(run(&["report", "--interval", "10ms"]).contains("not measured yet"));
     let small = [
-        "measure", "latency", "--size", "1MiB", "--budget", "1s", "--quick",
+        "measure", "latency", "--size", "1MiB", "--budget", "3s", "--quick",
     ];
     run(&[&small[..], &["--no-save"]].concat());
     assert!(!run(&["topo"]).contains("idle latency"));

@@ -155,7 +155,6 @@ pub struct Session<'a> {
     reserve: BTreeMap<NodeId, Bytes>,
     watch: Watch,
     notes: Vec<String>,
-    cut_short: bool,
     _unpin: Unpin,
 }
 
@@ -215,7 +214,6 @@ impl<'a> Session<'a> {
             reserve,
             watch: Watch::start(files, clock, topology),
             notes: Vec::new(),
-            cut_short: false,
             _unpin: Unpin::later(),
         })
     }
@@ -330,7 +328,7 @@ impl<'a> Session<'a> {
 
     /// One list of cells from several runs of the same ones: samples of all together. What was
     /// refused in any run stays refused; what had no time in a later one has its earlier samples.
-    pub(crate) fn merged(&mut self, runs: Vec<Vec<Cell>>) -> Vec<Cell> {
+    pub(crate) fn merged(&self, runs: Vec<Vec<Cell>>) -> Vec<Cell> {
         let half_width = self.rule.half_width;
         let mut runs = runs.into_iter();
         let mut cells = runs.next().unwrap_or_default();
@@ -427,10 +425,7 @@ impl<'a> Session<'a> {
                     p99: subject.p99(),
                     ..estimate
                 }),
-                None => {
-                    self.cut_short = true;
-                    Outcome::absent(NO_TIME)
-                }
+                None => Outcome::absent(NO_TIME),
             }
         });
         outcomes.collect()
@@ -438,18 +433,18 @@ impl<'a> Session<'a> {
 
     /// Ends the run.
     #[must_use]
-    pub fn finish(mut self, cells: Vec<Cell>) -> Document {
+    pub fn finish(self, cells: Vec<Cell>) -> Document {
         let conditions = self.watch.end(self.files, self.clock);
-        if self.control.is_interrupted() {
-            self.cut_short = true;
-        }
+        let no_time = Outcome::absent(NO_TIME);
+        let interrupted =
+            self.control.is_interrupted() || cells.iter().any(|cell| cell.outcome == no_time);
         Document {
             schema: SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             taken_at_unix: self.clock.since_epoch().as_secs(),
             machine: MachineId::of(self.topology),
             conditions,
-            interrupted: self.cut_short,
+            interrupted,
             notes: self.notes,
             cells,
         }

@@ -170,7 +170,7 @@ fn runs_are_merged_and_a_refusal_stays() {
     let mut control = Patience::of(u32::MAX);
     let rule = StopRule::default();
     let sites = Sites::of(&machine);
-    let mut session = Session::new(&machine, sites, &Live, &clock, rule, &mut control).unwrap();
+    let session = Session::new(&machine, sites, &Live, &clock, rule, &mut control).unwrap();
     let run = |values: [Outcome; 3]| -> Vec<Cell> {
         let make = |outcome| Cell {
             test: crate::Test::Latency,
