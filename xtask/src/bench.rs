@@ -3,6 +3,7 @@
 //! Machines are noisy: only ratios within a run mean something. Each round runs every command
 //! once, in turn, so that a slow moment meets all of them.
 
+mod measure;
 mod migrate;
 mod place;
 mod programs;
@@ -24,6 +25,7 @@ enum What {
     Topo(topo::Args),
     Place(place::Args),
     Migrate(migrate::Args),
+    Measure(measure::Args),
 }
 
 /// Prints the table.
@@ -36,5 +38,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         What::Topo(args) => topo::run(args),
         What::Place(args) => place::run(args),
         What::Migrate(args) => migrate::run(args),
+        What::Measure(args) => measure::run(args),
     }
 }

@@ -77,7 +77,7 @@ fn apt_get(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn in_search_path(program: &str) -> bool {
+pub(crate) fn in_search_path(program: &str) -> bool {
     env::var_os("PATH")
         .is_some_and(|path| env::split_paths(&path).any(|part| part.join(program).is_file()))
 }

@@ -16,7 +16,7 @@ pub(crate) struct Args {}
 /// Who may depend on whom: data flows down. A crate that is not named here may not exist.
 ///
 /// Tests may look further, so development dependencies are free.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 13] = [
     ("homenode-units", &[]),
     ("homenode-sys", &["homenode-units"]),
     ("homenode-host", &["homenode-units", "homenode-sys"]),
@@ -28,12 +28,23 @@ const ALLOWED: [(&str, &[&str]); 12] = [
         &["homenode-units", "homenode-host", "homenode-observe"],
     ),
     (
+        "homenode-measure",
+        &[
+            "homenode-units",
+            "homenode-sys",
+            "homenode-host",
+            "homenode-topology",
+            "homenode-observe",
+        ],
+    ),
+    (
         "homenode-report",
         &[
             "homenode-units",
             "homenode-host",
             "homenode-topology",
             "homenode-observe",
+            "homenode-measure",
         ],
     ),
     (
@@ -52,6 +63,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
         &[
             "homenode-act",
             "homenode-compat",
+            "homenode-measure",
             "homenode-units",
             "homenode-sys",
             "homenode-host",

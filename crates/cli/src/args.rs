@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use homenode_units::Bytes;
 
+use crate::measure::args::MeasureArgs;
 use crate::place::PlaceArgs;
 use crate::run::RunArgs;
 
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     Link(LinkArgs),
     /// Move the memory of a running process to other nodes, at a pace that it does not feel.
     Migrate(MigrateArgs),
+    /// Measure what this machine's memory does, node by node: latency, bandwidth, and more.
+    Measure(MeasureArgs),
 }
 
 #[derive(Debug, Args)]
@@ -216,7 +219,8 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_time(text: &str) -> Option<Duration> {
+/// A number with `ms`, `s` or `m`.
+pub(crate) fn parse_time(text: &str) -> Option<Duration> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());

@@ -53,3 +53,9 @@ pub(crate) fn print(error: &anyhow::Error) {
         eprintln!("help: {}", helped.help);
     }
 }
+
+/// Prints something that is no error, to standard error.
+#[expect(clippy::print_stderr, reason = "this is where warnings are printed")]
+pub(crate) fn warn(message: &str) {
+    eprintln!("warning: {message}");
+}

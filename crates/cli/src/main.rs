@@ -8,6 +8,7 @@ mod capture;
 mod error;
 mod link;
 mod load;
+mod measure;
 mod migrate;
 mod near;
 mod place;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         Command::Place(args) => place::run(args, machine, &mut out),
         Command::Capture(args) => capture::run(args, machine, &mut out).map(success),
         Command::Migrate(args) => migrate::run(args, machine, &mut out),
+        Command::Measure(args) => measure::run(args, machine, &mut out),
         Command::Link(args) => link::run(args, &mut out).map(success),
     };
     match done.and_then(|status| {

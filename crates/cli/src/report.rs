@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write, stderr};
 
+use homenode_measure::{MachineId, Test};
 use homenode_report::{
     GatherOptions, Progress, gather_captured, gather_live, report_html, report_json, report_text,
     topology_svg,
@@ -10,6 +11,7 @@ use homenode_topology::Detail;
 
 use crate::args::{MachineArgs, ReportArgs};
 use crate::error::Helped;
+use crate::measure::store;
 use crate::source::Machine;
 use crate::terminal::Terminal;
 use crate::topo::write_file;
@@ -36,7 +38,7 @@ pub(crate) fn run(
         process_count: args.top,
         ..GatherOptions::default()
     };
-    let report = match &machine {
+    let mut report = match &machine {
         Machine::Live(live) => {
             let shown = stderr().is_terminal();
             let report = gather_live(live, topology, verdict, options, |step| {
@@ -51,6 +53,13 @@ pub(crate) fn run(
         }
         Machine::Captured(captured, _) => gather_captured(captured, topology, verdict, options),
     };
+    if matches!(machine, Machine::Live(_)) {
+        let machine = MachineId::of(&report.topology);
+        report.measured = Test::ALL
+            .into_iter()
+            .filter_map(|test| store::kept(test, &machine))
+            .collect();
+    }
     if args.json {
         writeln!(out, "{}", report_json(&report)?)?;
     } else {

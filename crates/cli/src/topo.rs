@@ -5,14 +5,16 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use homenode_host::{Files as _, Live};
+use homenode_measure::{Document, MachineId, Test};
 use homenode_report::{
-    NumactlLayout, TextOptions, coreinfo, numactl_hardware, to_hwloc_xml, topology_json,
-    topology_svg, topology_text,
+    NumactlLayout, TextOptions, coreinfo, measured_latency_text, numactl_hardware,
+    to_hwloc_xml_measured, topology_json, topology_svg, topology_text,
 };
-use homenode_topology::{Detail, Topology};
+use homenode_topology::{Detail, Source, Topology};
 
 use crate::args::{MachineArgs, TopoArgs};
 use crate::error::Helped;
+use crate::measure::store;
 use crate::source::{Machine, read_hwloc_xml, read_synthetic};
 use crate::terminal::Terminal;
 use crate::translate::Translation;
@@ -39,7 +41,7 @@ pub(crate) fn run(
         return translation.print(out);
     }
     let text = if args.output.hwloc_xml {
-        to_hwloc_xml(&topology)
+        to_hwloc_xml_measured(&topology, measured(&topology).as_ref())
     } else if args.output.coreinfo {
         coreinfo(&topology)
     } else if args.output.numactl {
@@ -55,9 +57,20 @@ pub(crate) fn run(
             colour,
             full: args.full,
         };
-        topology_text(&topology, &topology.verdict(), &options)
+        let mut text = topology_text(&topology, &topology.verdict(), &options);
+        if let Some(measured) = measured(&topology) {
+            text.push_str(&measured_latency_text(&measured, width));
+        }
+        text
     };
     Ok(out.write_all(text.as_bytes())?)
+}
+
+/// The latencies that were measured on this machine and kept.
+fn measured(topology: &Topology) -> Option<Document> {
+    (topology.source == Source::Live)
+        .then(|| store::kept(Test::Latency, &MachineId::of(topology)))
+        .flatten()
 }
 
 fn read(args: &TopoArgs, machine: &MachineArgs) -> anyhow::Result<Topology> {

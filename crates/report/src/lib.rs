@@ -8,6 +8,8 @@
 //! | a drawing, a page | [`topology_svg`] | [`report_html`] |
 //! | other tools' forms | [`to_hwloc_xml`], [`numactl_hardware`], [`coreinfo`] | |
 //!
+//! What was measured: [`measure_text`], [`measure_csv`], [`measure_svg`], [`measure_diff_text`].
+//!
 //! Functions from values to text, but for [`gather_live`] and [`gather_captured`], which put the
 //! pieces of a [`MachineReport`] together. Nothing here reads a file itself.
 
@@ -16,6 +18,7 @@ mod distance;
 mod hwloc_xml;
 mod json;
 mod machine;
+mod measure;
 mod numactl;
 #[cfg(test)]
 mod sample;
@@ -24,11 +27,14 @@ mod svg;
 mod text;
 
 pub use coreinfo::coreinfo;
-pub use hwloc_xml::to_hwloc_xml;
+pub use hwloc_xml::{to_hwloc_xml, to_hwloc_xml_measured};
 pub use json::{TOPOLOGY_SCHEMA, topology_json};
 pub use machine::{
     Finding, GatherOptions, HostFacts, MachineReport, NextStep, NodeReport, ProcessReport,
     Progress, UnreadableGroup, gather_captured, gather_live, report_html, report_json, report_text,
+};
+pub use measure::{
+    measure_csv, measure_diff_text, measure_svg, measure_text, measured_latency_text,
 };
 pub use numactl::{NumactlLayout, numactl_hardware};
 pub use svg::topology_svg;

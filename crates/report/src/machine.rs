@@ -11,11 +11,13 @@ mod html_style;
 mod tests;
 mod text;
 
+use homenode_measure::Document;
 use homenode_observe::{Counters, Locality, MemoryUse, NodeCounters, Process};
 use homenode_topology::{Topology, Verdict};
 use homenode_units::{Bytes, NodeId, NodeSet, Reading};
 use serde::Serialize;
 
+pub(crate) use format::{timestamp, wrap};
 pub use gather::{GatherOptions, Progress, gather_captured, gather_live};
 pub use html::report_html;
 pub use text::report_text;
@@ -52,6 +54,8 @@ pub struct MachineReport {
     pub processes_memory: Bytes,
     /// Processes that could not be read or located, by reason.
     pub unreadable: Vec<UnreadableGroup>,
+    /// What was measured on this machine and kept, a document for each test.
+    pub measured: Vec<Document>,
 }
 
 /// Which machine was looked at, and when.

@@ -12,6 +12,7 @@
 
 mod content;
 mod edges;
+mod figures;
 mod heat;
 mod layout;
 mod pen;
@@ -20,6 +21,7 @@ mod style;
 use homenode_topology::{Topology, Verdict};
 
 use crate::short;
+pub(crate) use figures::{Axis, Curve, Figures};
 use layout::Layout;
 use pen::{Font, Pen, Rect, fit};
 

@@ -7,9 +7,11 @@
 //! * [`move_pages`]: moves pages of a process to a node (`move_pages(2)`).
 //! * [`allowed_nodes`]: the nodes whose memory this task may use (`get_mempolicy(2)`).
 //! * [`set_affinity`], [`affinity`]: the CPUs of a thread, any number of them.
+//! * [`current_cpu`], [`thread_usage`]: where this thread runs, and how often it was interrupted.
 //! * [`NodeMemory`]: memory on chosen nodes, with the proof that it lies there.
 //! * [`SharedMemory`], [`SegmentId`]: files and System V segments, to set their policy.
 //! * [`WorkMemory`]: memory to fill. [`migrate_pages`]: all memory of a process, at once.
+//! * [`kernels`]: the loops that are timed to measure memory.
 //! * [`page_size`]: the size of a base page.
 //!
 //! ```
@@ -26,6 +28,8 @@
     reason = "this is the one crate that may talk to the kernel without a safe wrapper"
 )]
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod kernels;
 mod node_memory;
 mod syscall;
 
@@ -42,4 +46,5 @@ pub use syscall::move_pages::{PageStatus, QueryError, page_nodes};
 pub use syscall::page_size;
 pub use syscall::policy::{Policy, PolicyFlags, PolicyMode};
 pub use syscall::shared_memory::{NewSegment, SegmentId, SharedMemory};
+pub use syscall::usage::{ThreadUsage, current_cpu, thread_usage};
 pub use syscall::work_memory::WorkMemory;

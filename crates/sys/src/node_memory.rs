@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use homenode_units::{Bytes, NodeId, NodeSet, Pid};
 
@@ -77,6 +78,19 @@ pub struct PagePlacement {
 }
 
 impl PagePlacement {
+    /// The share of the pages that are on these nodes, from 0 to 1; 0 when there are none at all.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share, not an amount")]
+    pub fn share_on(&self, nodes: &NodeSet) -> f64 {
+        let there: u64 = nodes.iter().filter_map(|node| self.pages.get(&node)).sum();
+        let all: u64 = self.pages.values().sum::<u64>() + self.absent;
+        if all == 0 {
+            0.0
+        } else {
+            there as f64 / all as f64
+        }
+    }
+
     /// Whether every page is there and on this node.
     #[must_use]
     pub fn is_all_on(&self, node: NodeId) -> bool {
@@ -161,12 +175,16 @@ impl NodeMemory {
             .start
             .cast::<u8>()
             .map_addr(|address| address.saturating_add(skipped));
-        mbind(address, length, policy, BindFlags::default()).map_err(|source| {
-            NodeMemoryError::Bind {
-                nodes: policy.nodes.clone(),
-                source,
-            }
-        })?;
+        // New memory has the default policy anyway, and where a filter refuses the call it is the
+        // only one to be had.
+        if *policy != Policy::default() {
+            mbind(address, length, policy, BindFlags::default()).map_err(|source| {
+                NodeMemoryError::Bind {
+                    nodes: policy.nodes.clone(),
+                    source,
+                }
+            })?;
+        }
         let mut memory = Self {
             mapping,
             start,
@@ -258,6 +276,16 @@ impl NodeMemory {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as for `as_slice`; the mapping is writable, and `&mut self` keeps all others out.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+
+    /// The memory as words that several threads may change at a time.
+    #[must_use]
+    pub fn as_atomics(&mut self) -> &[AtomicU64] {
+        let words = self.length / size_of::<AtomicU64>();
+        // SAFETY: `start` is that of a page, so aligned; the words lie within the mapping, are
+        // initialized (any bytes are a number) and stay mapped while borrowed; `&mut self` keeps
+        // out all access that is not atomic.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), words) }
     }
 
     /// One call of madvise(2); the error is its number.

@@ -125,3 +125,32 @@ fn huge_pages_that_are_not_there_are_an_error_and_no_signal() {
     let error = NodeMemory::new(Bytes(4096), node, PageKind::Hugetlb(Bytes(8192))).unwrap_err();
     assert!(matches!(error, NodeMemoryError::Map { .. }), "{error:?}");
 }
+
+#[test]
+fn atomics_are_the_same_memory() {
+    let policy = Policy::new(PolicyMode::Default, NodeSet::new());
+    let mut memory = NodeMemory::with_policy(Bytes(4096), &policy, PageKind::Base).unwrap();
+    memory.as_atomics()[1].store(0x2A, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(memory.as_atomics().len(), memory.as_slice().len() / 8);
+    assert_eq!(memory.as_slice()[8..16], 0x2Au64.to_ne_bytes());
+}
+
+#[test]
+fn shares_count_pages_that_are_nowhere() {
+    let on = |nodes: &[(u32, u64)], absent| PagePlacement {
+        pages: nodes
+            .iter()
+            .map(|&(node, pages)| (NodeId(node), pages))
+            .collect(),
+        absent,
+    };
+    let node = |id| NodeSet::from_iter([NodeId(id)]);
+    let exactly = |share: f64, expected: f64| (share - expected).abs() < 1e-12;
+    assert!(exactly(on(&[(0, 3), (2, 1)], 0).share_on(&node(0)), 0.75));
+    assert!(exactly(on(&[(0, 3)], 1).share_on(&node(0)), 0.75));
+    assert!(exactly(
+        on(&[(0, 3), (2, 1)], 0).share_on(&NodeSet::first(3)),
+        1.0
+    ));
+    assert!(exactly(on(&[], 0).share_on(&node(0)), 0.0));
+}

@@ -5,6 +5,7 @@
 
 mod judges;
 mod kernel;
+mod measure;
 mod memory_tools;
 mod migrate;
 mod numactl;

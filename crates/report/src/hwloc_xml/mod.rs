@@ -10,9 +10,11 @@
 //! Not written: memory tiers, huge pages, memory slots, the ACPI tables and cgroup limits.
 
 mod element;
+mod measured;
 mod sections;
 mod tree;
 
+use homenode_measure::Document;
 use homenode_topology::{
     Access, CacheKind, Detail, Device, DeviceKind, MemoryKind, Node, Topology, Vendor, hwloc_info,
 };
@@ -24,6 +26,13 @@ use tree::{Kind, Object, Tree};
 /// Writes a topology as hwloc XML version 2.0.
 #[must_use]
 pub fn to_hwloc_xml(topology: &Topology) -> String {
+    to_hwloc_xml_measured(topology, None)
+}
+
+/// The same with what was measured: a second `distances2` named `MeasuredLatency`, and memory
+/// attributes `Latency` and `ReadLatency`, unless the HMAT gives them.
+#[must_use]
+pub fn to_hwloc_xml_measured(topology: &Topology, measured: Option<&Document>) -> String {
     let mut tree = Tree::of(topology);
     let mut root = Element::new("topology");
     root.set("version", "2.0");
@@ -34,7 +43,14 @@ pub fn to_hwloc_xml(topology: &Topology) -> String {
     }
     root.add(machine);
     root.extend(sections::distances(topology));
-    root.extend(sections::memory_attributes(topology, &tree));
+    let claimed = sections::memory_attributes(topology, &tree);
+    if let Some(measured) = measured {
+        root.extend(measured::distances(topology, measured));
+        if claimed.is_empty() {
+            root.extend(measured::memory_attributes(topology, &tree, measured));
+        }
+    }
+    root.extend(claimed);
     root.extend(sections::core_kinds(topology));
     document(&root)
 }

@@ -29,7 +29,7 @@ pub(super) fn distances(topology: &Topology) -> Option<Element> {
     Some(element)
 }
 
-fn numbers(tag: &'static str, numbers: impl Iterator<Item = String>) -> Vec<Element> {
+pub(super) fn numbers(tag: &'static str, numbers: impl Iterator<Item = String>) -> Vec<Element> {
     let numbers: Vec<String> = numbers.collect();
     numbers
         .chunks(NUMBERS_PER_ELEMENT)

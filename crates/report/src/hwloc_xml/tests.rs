@@ -279,6 +279,33 @@ fn everything_that_a_full_reading_fills() {
     assert!(shown.contains("= 80 from cpuset 0x0000ff00"), "{shown}");
 }
 
+/// What hwloc's users ask for: a matrix of measured latencies, and attributes that its
+/// `get_best_target` can use, where the firmware has none.
+#[test]
+fn measured_latencies_are_a_matrix_and_attributes() {
+    let topology = machine("(distances=21) pack:2 [numa(memory=1GiB)] core:2 pu:2");
+    let measured = crate::measure::tests::xeon();
+    let xml = to_hwloc_xml_measured(&topology, Some(&measured));
+    assert!(xml.contains("name=\"MeasuredLatency\""), "{xml}");
+    assert!(xml.contains("80 136 136 80 "), "{xml}");
+    assert_eq!(
+        to_hwloc_xml_measured(&topology, None),
+        to_hwloc_xml(&topology)
+    );
+    // What is not a claim of the firmware does not come back as one.
+    assert_eq!(read(&xml).distances, topology.distances);
+    assert_eq!(read(&xml).problems, []);
+    let Some(shown) = lstopo(&xml, &["--of", "console", "--distances"]) else {
+        return;
+    };
+    assert!(shown.contains("MeasuredLatency"), "{shown}");
+    let Some(shown) = lstopo(&xml, &["--of", "console", "--memattrs"]) else {
+        return;
+    };
+    assert!(shown.contains("name `ReadLatency' flags 6"), "{shown}");
+    assert!(shown.contains("= 136 from cpuset"), "{shown}");
+}
+
 fn device(address: &str, kind: DeviceKind, names: &[&str], node: Reading<NodeId>) -> Device {
     Device {
         address: address.to_owned(),

@@ -139,7 +139,7 @@ pub(super) fn bound(locality: &Locality) -> String {
 }
 
 /// RFC 3339 in UTC, from the time since 1970.
-pub(super) fn timestamp(since_epoch: Duration) -> String {
+pub(crate) fn timestamp(since_epoch: Duration) -> String {
     let seconds = since_epoch.as_secs();
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);
@@ -171,7 +171,7 @@ fn date(days: u64) -> (u64, u64, u64) {
 }
 
 /// Breaks text at blanks into lines of at most `width` characters; longer words stand alone.
-pub(super) fn wrap(text: &str, width: usize, first: &str, further: &str) -> String {
+pub(crate) fn wrap(text: &str, width: usize, first: &str, further: &str) -> String {
     let mut wrapped = String::new();
     let mut line = first.to_owned();
     let mut line_is_empty = true;

@@ -273,6 +273,7 @@ fn assemble(
             .into_iter()
             .map(|(why, count)| UnreadableGroup { why, count })
             .collect(),
+        measured: Vec::new(),
     };
     report.findings = findings::findings(&report);
     report.next_steps = findings::next_steps(&report);

@@ -42,6 +42,7 @@ pub fn report_html(report: &MachineReport, drawing: Option<&str>) -> String {
         );
     }
     memory(&mut out, report);
+    cost(&mut out, report);
     processes(&mut out, report);
     if let (Reading::Known(distances), None) = (&report.topology.distances, report.only_node()) {
         distance_table(&mut out, distances);
@@ -55,6 +56,31 @@ pub fn report_html(report: &MachineReport, drawing: Option<&str>) -> String {
         html(report.schema)
     );
     out
+}
+
+/// What was measured, as text and drawings.
+fn cost(out: &mut String, report: &MachineReport) {
+    const COLUMNS: usize = 100;
+    let text = crate::measure::cost_text(&report.measured, COLUMNS);
+    let text = text
+        .trim_start()
+        .trim_start_matches("What it costs")
+        .trim_matches('\n');
+    let _ = writeln!(
+        out,
+        "<section class=\"drawing\">\n<h2>What it costs</h2>\n<pre>{}</pre>",
+        html_lines(text)
+    );
+    for document in &report.measured {
+        out.push_str(svg_element(&crate::measure_svg(document)));
+    }
+    out.push_str("</section>\n");
+}
+
+/// Text of several lines, made harmless line by line.
+fn html_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(html).collect();
+    lines.join("\n")
 }
 
 /// The picture without what may stand before it only in a file of its own.

@@ -24,6 +24,7 @@ pub fn report_text(report: &MachineReport, width: usize) -> String {
     head(&mut out, report, width);
     warnings(&mut out, report, width);
     memory(&mut out, report, width);
+    out.push_str(&crate::measure::cost_text(&report.measured, width));
     processes(&mut out, report, width);
     allocations(&mut out, report, width);
     next_steps(&mut out, report, width);

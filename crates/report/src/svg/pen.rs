@@ -113,6 +113,11 @@ pub(super) fn escape(text: &str) -> String {
     safe
 }
 
+fn join(points: &[(i32, i32)]) -> String {
+    let points: Vec<String> = points.iter().map(|(x, y)| format!("{x},{y}")).collect();
+    points.join(" ")
+}
+
 /// Gathers the body of a drawing. Writing to a String cannot fail.
 #[derive(Debug, Default)]
 pub(super) struct Pen {
@@ -174,6 +179,31 @@ impl Pen {
         let way = match bulge {
             Some((x, y)) => format!("M{ax} {ay}Q{x} {y} {bx} {by}"),
             None => format!("M{ax} {ay}L{bx} {by}"),
+        };
+        let _ = writeln!(self.body, "<path d=\"{way}\"/>");
+    }
+
+    /// A line through points.
+    pub(super) fn polyline(&mut self, points: &[(i32, i32)]) {
+        let points = join(points);
+        let _ = writeln!(self.body, "<polyline points=\"{points}\"/>");
+    }
+
+    /// A closed area.
+    pub(super) fn polygon(&mut self, points: &[(i32, i32)]) {
+        let points = join(points);
+        let _ = writeln!(self.body, "<polygon points=\"{points}\"/>");
+    }
+
+    /// A small mark; six forms, so that curves differ without their colours.
+    pub(super) fn marker(&mut self, (x, y): (i32, i32), form: usize) {
+        let way = match form {
+            0 => format!("M{} {}h6v6h-6z", x - 3, y - 3),
+            1 => format!("M{x} {}l4 7h-8z", y - 4),
+            2 => format!("M{x} {}l4 4l-4 4l-4 -4z", y - 4),
+            3 => format!("M{x} {}l-4 -7h8z", y + 4),
+            4 => format!("M{} {}h8v2h-8z", x - 4, y - 1),
+            _ => format!("M{} {}h2v8h-2z", x - 1, y - 4),
         };
         let _ = writeln!(self.body, "<path d=\"{way}\"/>");
     }

@@ -45,7 +45,35 @@ font-family:system-ui,'DejaVu Sans',sans-serif}
 .homenode-topology .step-6 rect{fill:#08306b}
 .homenode-topology .step-4 text,.homenode-topology .step-5 text,\
 .homenode-topology .step-6 text{fill:#ffffff}
+.homenode-topology .series-0 polyline{stroke:#0072b2}
+.homenode-topology .series-0 path,.homenode-topology .series-0 polygon{fill:#0072b2}
+.homenode-topology .series-1 polyline{stroke:#d55e00}
+.homenode-topology .series-1 path,.homenode-topology .series-1 polygon{fill:#d55e00}
+.homenode-topology .series-2 polyline{stroke:#009e73}
+.homenode-topology .series-2 path,.homenode-topology .series-2 polygon{fill:#009e73}
+.homenode-topology .series-3 polyline{stroke:#a0527f}
+.homenode-topology .series-3 path,.homenode-topology .series-3 polygon{fill:#a0527f}
+.homenode-topology .series-4 polyline{stroke:#57606a}
+.homenode-topology .series-4 path,.homenode-topology .series-4 polygon{fill:#57606a}
+.homenode-topology .series-5 polyline{stroke:#8a6d00}
+.homenode-topology .series-5 path,.homenode-topology .series-5 polygon{fill:#8a6d00}
+.homenode-topology .curve polyline{fill:none;stroke-width:1.5px}
+.homenode-topology .curve polygon{opacity:.18}
+.homenode-topology .axis path{stroke:#d0d7de;stroke-width:1px}
 @media (prefers-color-scheme:dark){
+.homenode-topology .series-0 polyline{stroke:#56b4e9}
+.homenode-topology .series-0 path,.homenode-topology .series-0 polygon{fill:#56b4e9}
+.homenode-topology .series-1 polyline{stroke:#f0883e}
+.homenode-topology .series-1 path,.homenode-topology .series-1 polygon{fill:#f0883e}
+.homenode-topology .series-2 polyline{stroke:#2fbf94}
+.homenode-topology .series-2 path,.homenode-topology .series-2 polygon{fill:#2fbf94}
+.homenode-topology .series-3 polyline{stroke:#cc79a7}
+.homenode-topology .series-3 path,.homenode-topology .series-3 polygon{fill:#cc79a7}
+.homenode-topology .series-4 polyline{stroke:#9ea7b3}
+.homenode-topology .series-4 path,.homenode-topology .series-4 polygon{fill:#9ea7b3}
+.homenode-topology .series-5 polyline{stroke:#e6c84a}
+.homenode-topology .series-5 path,.homenode-topology .series-5 polygon{fill:#e6c84a}
+.homenode-topology .axis path{stroke:#30363d}
 .homenode-topology .paper,.homenode-topology .tag{fill:#0d1117}
 .homenode-topology text{fill:#e6edf3}
 .homenode-topology .faint{fill:#9ea7b3}

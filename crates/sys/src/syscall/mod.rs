@@ -14,6 +14,7 @@ pub(crate) mod migrate_pages;
 pub(crate) mod move_pages;
 pub(crate) mod policy;
 pub(crate) mod shared_memory;
+pub(crate) mod usage;
 pub(crate) mod work_memory;
 
 /// The error number that the last system call of this thread left.

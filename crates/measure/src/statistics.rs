@@ -1,0 +1,273 @@
+//! What a series of samples says, and how sure that is.
+
+use homenode_sys::kernels::Random;
+use serde::{Deserialize, Serialize};
+
+/// Bootstrap samples; enough that the ends of the interval hardly move with the seed.
+const RESAMPLES: usize = 1000;
+
+/// The seed of every bootstrap, so that the same samples give the same interval.
+const SEED: u64 = 0x5EED;
+
+/// What was sampled for one cell. The unit is that of the cell's metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// Half of the samples are below.
+    pub median: f64,
+    /// Lower end of the 95 % interval of the median.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Smallest sample.
+    pub min: f64,
+    /// Largest sample.
+    pub max: f64,
+    /// Where they were taken: 99 of 100 short pieces (256 loads or 25 µs) were below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<f64>,
+    /// Whether the interval became as narrow as was asked for.
+    pub converged: bool,
+    /// Samples that were thrown away because another program interrupted them.
+    pub dropped: u32,
+    /// What was sampled, in order.
+    pub samples: Vec<f64>,
+}
+
+impl Estimate {
+    /// Sums samples up; `None` when there is none.
+    #[must_use]
+    pub fn of(samples: Vec<f64>, half_width_max: f64, dropped: u32) -> Option<Self> {
+        Self::of_groups(&[samples], half_width_max, dropped)
+    }
+
+    /// Sums samples up that were taken in groups, each with memory of its own: where pages happen
+    /// to lie differs more from run to run than samples do inside of one. The interval is over
+    /// groups as well as samples (Kalibera and Jones, "Rigorous benchmarking in reasonable time",
+    /// ISMM 2013: repeat where the variance is).
+    #[must_use]
+    pub fn of_groups(groups: &[Vec<f64>], half_width_max: f64, dropped: u32) -> Option<Self> {
+        let samples = groups.concat();
+        let mut sorted = samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (&min, &max) = (sorted.first()?, sorted.last()?);
+        let median = median_of_sorted(&sorted);
+        let (low, high) = interval(groups, median);
+        Some(Self {
+            median,
+            low,
+            high,
+            min,
+            max,
+            p99: None,
+            converged: samples.len() >= SAMPLES_MIN && high - low <= 2.0 * half_width_max * median,
+            dropped,
+            samples,
+        })
+    }
+
+    /// Half of the interval as a share of the median: the `±` of the tables.
+    #[must_use]
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0 / self.median
+    }
+
+    /// Whether the intervals of the two overlap: they cannot be told apart.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    /// Whether the samples fall into two groups with a gap between: the largest gap between
+    /// neighbours is wider than both groups are.
+    #[must_use]
+    pub fn is_bimodal(&self) -> bool {
+        let mut sorted = self.samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let gaps = sorted.windows(2).map(|pair| pair[1] - pair[0]);
+        let widest = gaps.enumerate().max_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((at, gap)) = widest else {
+            return false;
+        };
+        let (below, above) = sorted.split_at(at + 1);
+        // A lone straggler is noise, not a mode.
+        let is_group = |part: &[f64]| part.len() * 10 >= sorted.len() && part.len() > 1;
+        let width = |part: &[f64]| part[part.len() - 1] - part[0];
+        self.max > 1.5 * self.min
+            && is_group(below)
+            && is_group(above)
+            && gap > width(below).max(width(above))
+    }
+}
+
+/// Fewer samples tell too little of their spread.
+pub(crate) const SAMPLES_MIN: usize = 10;
+
+/// The median of sorted samples; there is at least one.
+fn median_of_sorted(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    }
+}
+
+/// The median of samples in any order; `None` without samples.
+pub(crate) fn median(samples: &[f64]) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+}
+
+/// The value that this share of the samples is below; `None` without samples.
+pub(crate) fn quantile(samples: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().checked_sub(1)?;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a position among the samples"
+    )]
+    let position = (last as f64 * share).round() as usize;
+    sorted.get(position.min(last)).copied()
+}
+
+/// The 95 % percentile bootstrap interval of the median: groups are drawn, then samples of them.
+/// It holds the median itself in any case.
+fn interval(groups: &[Vec<f64>], median: f64) -> (f64, f64) {
+    let groups: Vec<&Vec<f64>> = groups.iter().filter(|group| !group.is_empty()).collect();
+    let mut random = Random::new(SEED);
+    let mut medians = Vec::with_capacity(RESAMPLES);
+    let mut drawn = Vec::new();
+    for _resample in 0..RESAMPLES {
+        drawn.clear();
+        for _group in &groups {
+            let group = groups[random.below(groups.len())];
+            drawn.extend((0..group.len()).map(|_| group[random.below(group.len())]));
+        }
+        let middle = drawn.len() / 2;
+        let even = drawn.len().is_multiple_of(2);
+        let (below, &mut upper, _) = drawn.select_nth_unstable_by(middle, f64::total_cmp);
+        let lower = below.iter().copied().reduce(f64::max);
+        medians.push(match lower {
+            Some(lower) if even => f64::midpoint(lower, upper),
+            _ => upper,
+        });
+    }
+    medians.sort_by(f64::total_cmp);
+    let (low, high) = (
+        medians[RESAMPLES * 25 / 1000],
+        medians[RESAMPLES * 975 / 1000 - 1],
+    );
+    (low.min(median), high.max(median))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn estimate(samples: &[f64]) -> Estimate {
+        Estimate::of(samples.to_vec(), 0.01, 0).unwrap()
+    }
+
+    #[test]
+    fn no_samples_are_no_estimate() {
+        assert_eq!(Estimate::of(Vec::new(), 0.01, 0), None);
+        assert_eq!(median(&[]), None);
+        assert_eq!(quantile(&[], 0.5), None);
+    }
+
+    #[test]
+    fn medians_and_quantiles_are_those_of_the_textbook() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        let hundred: Vec<f64> = (0..=100).map(f64::from).collect();
+        assert_eq!(quantile(&hundred, 0.99), Some(99.0));
+        assert_eq!(quantile(&hundred, 1.0), Some(100.0));
+    }
+
+    #[test]
+    fn few_samples_never_converge_and_equal_ones_do() {
+        assert!(!estimate(&[5.0; SAMPLES_MIN - 1]).converged);
+        assert!(estimate(&[5.0; SAMPLES_MIN]).converged);
+        let wide: Vec<f64> = (0..20).map(|i| 100.0 + f64::from(i)).collect();
+        assert!(!estimate(&wide).converged);
+    }
+
+    /// Over many series of a known distribution the interval holds the true median about as often
+    /// as it promises; a percentile bootstrap of few samples is a little too narrow.
+    #[test]
+    fn the_interval_holds_the_truth_as_often_as_it_says() {
+        let mut random = Random::new(1);
+        let mut held = 0;
+        let series = 400;
+        for _ in 0..series {
+            let samples: Vec<f64> = (0..20)
+                .map(|_| {
+                    // Skewed as latencies are: 100 plus a squared uniform number.
+                    #[expect(clippy::cast_precision_loss, reason = "a random share")]
+                    let share = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+                    100.0 + share * share
+                })
+                .collect();
+            let found = estimate(&samples);
+            held += u32::from((found.low..=found.high).contains(&100.25));
+        }
+        assert!(held > series * 90 / 100, "{held} of {series}");
+        assert!(
+            held < series,
+            "an interval that always holds it is too wide"
+        );
+    }
+
+    /// Five placements that differ by more than their samples do: the interval spans them.
+    #[test]
+    fn groups_that_differ_widen_the_interval() {
+        let groups: Vec<Vec<f64>> = [170.0, 172.0, 175.0, 178.0, 180.0]
+            .map(|middle| (0..10).map(|i| middle + 0.01 * f64::from(i)).collect())
+            .to_vec();
+        let found = Estimate::of_groups(&groups, 0.01, 0).unwrap();
+        assert!(found.low < 173.0 && found.high > 177.0, "{found:?}");
+        assert!(!found.converged);
+        let same = Estimate::of_groups(&vec![groups[0].clone(); 5], 0.01, 0).unwrap();
+        assert!(same.converged && same.high - same.low < 0.1);
+        assert_eq!(
+            Estimate::of_groups(&[Vec::new(), Vec::new()], 0.01, 0),
+            None
+        );
+    }
+
+    #[test]
+    fn cells_that_cannot_be_told_apart_overlap() {
+        let near = estimate(&[100.0, 101.0, 102.0, 101.0, 100.5]);
+        let same = estimate(&[101.0, 102.0, 101.5, 100.9, 103.0]);
+        let far = estimate(&[140.0, 141.0, 139.0, 140.5, 140.2]);
+        assert!(near.overlaps(&same) && same.overlaps(&near));
+        assert!(!near.overlaps(&far) && !far.overlaps(&near));
+    }
+
+    #[test]
+    fn two_modes_are_noticed_and_a_straggler_is_not_one() {
+        let mut samples = vec![28.0, 28.5, 29.0, 28.2, 29.3];
+        assert!(!estimate(&samples).is_bimodal());
+        samples.extend([108.0, 107.0, 109.0]);
+        assert!(estimate(&samples).is_bimodal());
+        assert!(!estimate(&[28.0, 28.1, 28.2, 28.3, 28.4, 28.5, 28.6, 90.0]).is_bimodal());
+        assert!(!estimate(&[28.0]).is_bimodal());
+    }
+
+    proptest! {
+        #[test]
+        fn estimates_are_in_order(samples in prop::collection::vec(0.1f64..1e9, 1..80)) {
+            let found = estimate(&samples);
+            prop_assert!(found.min <= found.low && found.low <= found.median);
+            prop_assert!(found.median <= found.high && found.high <= found.max);
+            prop_assert!(found.half_width() >= 0.0);
+            prop_assert!(found.overlaps(&found));
+        }
+    }
+}

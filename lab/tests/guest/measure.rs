@@ -1,0 +1,209 @@
+//! `homenode measure` on machines with several nodes: shapes, placement, and what is refused. The
+//! emulated memory is equally fast everywhere, so no time is judged.
+
+use std::process::{Command, Stdio};
+
+use homenode_units::{NodeId, NodeSet};
+use serde_json::Value;
+
+use crate::support::{node_set, output_of};
+
+/// Cells of a run; with refused ones only if `complete` is false.
+fn cells(arguments: &[&str], complete: bool) -> Vec<Value> {
+    let output = Command::new("homenode")
+        .arg("measure")
+        .args(arguments)
+        .args(["--json", "--no-save"])
+        .output()
+        .expect("homenode starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() || !complete,
+        "{arguments:?}: {stderr}"
+    );
+    let document: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {stderr}"));
+    document["cells"].as_array().expect("cells").clone()
+}
+
+fn nodes(cell: &Value, side: &str) -> NodeSet {
+    NodeSet::parse_list(cell[side].as_str().expect("a list")).expect("a list of nodes")
+}
+
+fn is_measured(cell: &Value) -> bool {
+    cell["outcome"]["median"]
+        .as_f64()
+        .is_some_and(|median| median > 0.0)
+}
+
+const SMALL: [&str; 4] = ["--size", "2MiB", "--budget", "2s"];
+
+/// A node without CPUs is a column only, one without memory a row only.
+#[test]
+fn the_latency_matrix_has_the_shape_of_the_machine() {
+    let cells = cells(&[&["latency", "--quick"], &SMALL[..]].concat(), true);
+    let rows = node_set("has_cpu");
+    let columns = node_set("has_memory");
+    for pages in ["base", "huge"] {
+        let of: Vec<&Value> = cells
+            .iter()
+            .filter(|cell| (cell["pages"] == "base") == (pages == "base"))
+            .collect();
+        // Where no huge page is left, base pages stand in for them.
+        if of.is_empty() {
+            continue;
+        }
+        for row in rows.iter() {
+            for column in columns.iter() {
+                let pair = |cell: &&&Value| {
+                    nodes(cell, "from").lowest() == Some(row)
+                        && nodes(cell, "to").lowest() == Some(column)
+                };
+                assert!(
+                    of.iter().any(|cell| pair(&cell)),
+                    "{row} to {column}, {pages}"
+                );
+            }
+        }
+    }
+    assert_eq!(cells.len(), 2 * rows.len() * columns.len());
+    assert!(cells.iter().all(is_measured), "{cells:?}");
+}
+
+#[test]
+fn every_test_runs_to_its_end() {
+    for test in [
+        "bandwidth",
+        "working-set",
+        "loaded-latency",
+        "interleave",
+        "first-touch",
+        "rmma",
+    ] {
+        // Threads start slowly where one host thread emulates all CPUs.
+        let budget = if test == "bandwidth" { "5s" } else { "2s" };
+        let cells = cells(
+            &[test, "--quick", "--size", "2MiB", "--budget", budget],
+            false,
+        );
+        let measured = cells.iter().filter(|cell| is_measured(cell)).count();
+        assert!(measured > 0, "{test}: {cells:?}");
+        // An emulated machine may run out of time, and nothing else.
+        for cell in cells.iter().filter(|cell| !is_measured(cell)) {
+            let why = cell["outcome"]["absent"].as_str().unwrap_or_default();
+            assert!(why.contains("no time was left"), "{test}: {cell}");
+        }
+    }
+}
+
+/// T24 to T26: where memory lies is decided by who touches it, or by where it was placed.
+#[test]
+fn first_touch_places_pages_as_documented() {
+    let cells = cells(&[&["first-touch"], &SMALL[..]].concat(), false);
+    let share = |arrangement: &str, on_user: bool| {
+        let is_it = |cell: &&Value| {
+            cell["metric"] == "page-share"
+                && cell["arrangement"] == arrangement
+                && cell["at"].is_number() == on_user
+        };
+        let cell = cells
+            .iter()
+            .find(is_it)
+            .unwrap_or_else(|| panic!("no {arrangement}"));
+        cell["outcome"]["median"].as_f64().expect("a share")
+    };
+    assert!(share("touched-by-one", false) > 0.99);
+    assert!(share("touched-by-user", true) > 0.99);
+    assert!(share("placed-at-allocation", false) > 0.99);
+    let with_both = node_set("has_cpu").intersection(&node_set("has_memory"));
+    if with_both.len() > 1 {
+        assert!(
+            share("touched-by-one", true) < 0.99,
+            "users on other nodes are remote"
+        );
+        assert!(share("touched-by-user", false) < 0.99);
+    }
+}
+
+/// Somebody moves the memory while it is measured: the cells are refused.
+#[test]
+fn memory_that_is_moved_away_is_noticed() {
+    let memory = node_set("has_memory");
+    let (Some(from), Some(to)) = (memory.lowest(), memory.highest()) else {
+        panic!("a machine without memory");
+    };
+    if from == to {
+        return;
+    }
+    let from_text = from.to_string();
+    let child = Command::new("homenode")
+        .args([
+            "measure",
+            "latency",
+            "--quick",
+            "--json",
+            "--no-save",
+            "--size",
+            "2MiB",
+        ])
+        .args(["--budget", "6s", "--to", &from_text])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("homenode starts");
+    let pid = child.id().to_string();
+    // Once its buffers are there; a walk is laid in well under the time that sampling takes.
+    let buffer_pages = |node: NodeId| -> usize {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/numa_maps")).unwrap_or_default();
+        let field = format!(" N{node}=");
+        maps.lines()
+            .filter(|line| line.contains("bind"))
+            .filter_map(|line| {
+                line.split_once(&field)?
+                    .1
+                    .split(' ')
+                    .next()?
+                    .parse::<usize>()
+                    .ok()
+            })
+            .sum()
+    };
+    while buffer_pages(from) < 2 * 512 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    output_of("migratepages", &[&pid, &from_text, &to.to_string()]);
+    let output = child.wait_with_output().expect("it ends");
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let refused = document["cells"]
+        .as_array()
+        .expect("cells")
+        .iter()
+        .filter(|cell| {
+            let why = cell["outcome"]["absent"].as_str().unwrap_or_default();
+            why.contains(&format!("expected its pages on node {from}"))
+        });
+    assert!(refused.count() > 0, "{document}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn nodes_that_cannot_be_measured_are_refused() {
+    let refused = |flag: &str, node: NodeId| {
+        let output = Command::new("homenode")
+            .args(["measure", "latency", flag, &node.to_string()])
+            .output()
+            .expect("homenode starts");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{flag} {node}: {stderr}");
+        assert!(stderr.contains("help: "), "{stderr}");
+    };
+    let online = node_set("online");
+    for node in online.difference(&node_set("has_cpu")).iter() {
+        refused("--from", node);
+    }
+    for node in online.difference(&node_set("has_memory")).iter() {
+        refused("--to", node);
+    }
+    refused("--to", NodeId(99));
+}
