@@ -24,6 +24,7 @@ pub(crate) struct MeasureArgs {
 }
 
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 pub(crate) enum What {
     /// Idle latency, CPU nodes × memory nodes: a walk from one load to the next.
     #[command(
