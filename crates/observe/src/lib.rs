@@ -6,6 +6,9 @@
 //!   may run.
 //! * [`locate`] → [`Locality`]: the share of a process's memory on each node, with its error.
 //! * [`read_cpu_times`] → [`CpuTimes`]: how busy each CPU was, between two of them.
+//! * [`Watcher`] → [`Observation`]s of all processes and workloads at a bounded cost; two of them
+//!   give [`rows`], with esxtop's fields.
+//! * [`parse_numa_maps`] → [`MappingPages`]: every page of every mapping, exactly.
 //!
 //! Nothing here decides, prints or changes anything; text comes through [`homenode_host::Files`],
 //! answers about pages through [`homenode_host::Probe`].
@@ -67,25 +70,52 @@
 //! GiB dense or 4 TiB sparse. Checked in emulated 2-node guests of Linux 6.1, 6.12 and 7.2 against
 //! `numa_maps` of a process with 140 MiB bound to node 0 and 60 MiB to node 1 (2026-11-21).
 
+mod cgroup;
 mod counters;
 mod cpu_times;
 mod error;
 mod locality;
 mod maps;
 mod memory;
+mod numa_maps;
 mod process;
 mod random;
+mod rows;
 mod sample;
+mod task;
+mod watch;
+mod workload;
 
+pub use cgroup::{Membership, Version, parse_group_memory, parse_membership, read_group_memory};
 pub use counters::{COUNTER_NAMES, Counters, NodeCounters, rates_between_counters};
 pub use cpu_times::{CpuTimes, read_cpu_times};
 pub use error::{ObserveError, ParseError};
-pub use locality::{Effort, Locality, LocateError, Method, NodeShare, locate, on_only_node};
+pub use locality::{
+    Effort, Locality, LocateError, Located, Method, NodeShare, locate, locate_in_mappings,
+    on_only_node, read_mappings,
+};
 pub use maps::{Mapping, parse_maps};
 pub use memory::{MemoryUse, parse_meminfo};
+pub use numa_maps::{MappingPages, home_by_memory, parse_numa_maps};
 pub use process::{Process, ProcessList, Unreadable, parse_status, read_processes};
 pub use random::Random;
+pub use rows::{HOME_SHARE, NodeMemory, Row, View, home_of, rows};
 pub use sample::{NodeRates, NodeSample, Sample, rates_between, read_sample};
+pub use task::{Faults, ProcessId, TaskStat};
+pub use watch::{GroupSample, Observation, Placed, PlacedOn, ProcessSample, WatchOptions, Watcher};
+pub use workload::{GuestMemory, Kind, Monitor, Vm, Workload, parse_command_line, vcpu_of_thread};
+
+/// An error with its causes, in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
 
 #[cfg(test)]
 mod tests {
@@ -98,7 +128,7 @@ mod tests {
 
     /// Texts that look enough like the kernel's to get past the first check.
     fn text() -> impl Strategy<Value = String> {
-        let words = "(numa_hit|local_node|MemTotal:|Node 0 MemFree:|VmRSS:|Uid:|Threads:|kB|---p|[0-9a-f]{1,20}|[0-9a-f]{1,16}-[0-9a-f]{1,16}|[ \\t\\n]|\\PC)";
+        let words = "(numa_hit|qemu-system-x|-m|-object|memory-backend-|size=|\\\\x2d|docker-|.scope|/lxc/|\\(|\\) S 1|0:memory:|N0=|anon|file|default|local_node|MemTotal:|Node 0 MemFree:|VmRSS:|Uid:|Threads:|kB|---p|[0-9a-f]{1,20}|[0-9a-f]{1,16}-[0-9a-f]{1,16}|[ \\t\\n]|\\PC)";
         proptest::collection::vec(words, 0..40).prop_map(|words| words.concat())
     }
 
@@ -109,6 +139,14 @@ mod tests {
             let _ = parse_meminfo(&text);
             let _ = parse_status(Pid(1), &text, &BTreeMap::new());
             let _ = parse_maps(&text);
+            let _ = parse_numa_maps(&text, homenode_units::Bytes(4096));
+            let _ = TaskStat::parse(text.as_bytes());
+            let _ = Faults::parse(&text);
+            let path = parse_membership(&text).path;
+            let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            let _ = Workload::find(&path, Vm::of_command(&words).as_ref(), &text);
+            let _ = Workload::find(&text, None, &text);
+            let _ = parse_group_memory(&text, Version::Two, homenode_units::Bytes(1));
         }
 
         #[test]
