@@ -42,6 +42,75 @@ pub(crate) enum Command {
     Capture(CaptureArgs),
     Link(LinkArgs),
     Migrate(MigrateArgs),
+    Stat(StatArgs),
+    Maps(MapsArgs),
+}
+
+/// Show what each node does and who pays for remote memory.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode stat                     nodes, a verdict, who has most memory elsewhere\n  homenode stat 4711 4712 --watch\n  homenode stat --view vms --json | jq '.rows[] | {name, home, locality}'\n\nNHN is the home node, where it runs; NRMEM its memory on other nodes, N%L the part on its home."
+)]
+pub(crate) struct StatArgs {
+    /// Only these processes.
+    #[arg(value_name = "PID")]
+    pub(crate) pids: Vec<u32>,
+    /// What a row is.
+    #[arg(long, value_enum, default_value_t = ViewArg::Workloads)]
+    pub(crate) view: ViewArg,
+    /// Time between the two looks that are compared.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+    /// Go on until interrupted.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Show this many rows.
+    #[arg(long, value_name = "COUNT", default_value_t = 15)]
+    pub(crate) top: usize,
+    /// Print JSON (schema homenode.stat/1), a line for each look.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a row stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ViewArg {
+    /// A process.
+    Processes,
+    /// A virtual machine, a container, a systemd unit, or a process outside of all.
+    Workloads,
+    /// A virtual machine.
+    Vms,
+    /// A container.
+    Containers,
+    /// A process with all its children.
+    Trees,
+}
+
+/// Show each mapping of a process: what it is, its policy, where it lies and whether that matters.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode maps 4711\n  homenode maps 4711 --exact --json | jq .away_that_matters\n\nUp to 1 GiB every page is counted, which holds the process up for some 10 ms; beyond, a sample is\ntaken, which it does not feel, unless --exact asks for all."
+)]
+pub(crate) struct MapsArgs {
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub(crate) pid: u32,
+    /// Count every page, however large the process is (some 10 ms per GiB).
+    #[arg(long, conflicts_with = "sampled")]
+    pub(crate) exact: bool,
+    /// Take a sample, however small it is.
+    #[arg(long)]
+    pub(crate) sampled: bool,
+    /// Show all mappings, not the 20 with most memory.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Look again each time this has passed.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = parse_interval)]
+    pub(crate) watch: Option<Duration>,
+    /// Print JSON (schema homenode.maps/1).
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Tell the whole story: layout, verdict, memory per node, who uses it, next steps.

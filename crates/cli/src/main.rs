@@ -14,9 +14,11 @@ mod place;
 mod report;
 mod run;
 mod source;
+mod stat;
 mod terminal;
 mod topo;
 mod translate;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -51,6 +53,8 @@ fn main() -> ExitCode {
         Command::Place(args) => place::run(args, machine, &mut out),
         Command::Capture(args) => capture::run(args, machine, &mut out).map(success),
         Command::Migrate(args) => migrate::run(args, machine, &mut out),
+        Command::Stat(args) => stat::run(args, machine, &mut out).map(success),
+        Command::Maps(args) => stat::run_maps(args, machine, &mut out).map(success),
         Command::Link(args) => link::run(args, &mut out).map(success),
     };
     match done.and_then(|status| {

@@ -120,7 +120,8 @@ pub struct Row {
     pub locality: Reading<f64>,
     /// How far `N%L` may be off, in 95 of 100 cases. Unit: none, 0 to 1.
     pub bound: f64,
-    /// Age of the oldest answer in it.
+    /// Age of the oldest answer in it. Unit: seconds.
+    #[serde(rename = "age_seconds", serialize_with = "as_seconds")]
     pub age: Duration,
     /// The part of recent accesses that were local, by hinting faults, weighted by memory.
     pub access: Reading<f64>,
@@ -380,6 +381,10 @@ impl<'a> Sum<'a> {
             key,
         })
     }
+}
+
+fn as_seconds<S: serde::Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(time.as_secs_f64())
 }
 
 /// `USER_HZ`, the same on every supported architecture (`proc_pid_stat(5)`).

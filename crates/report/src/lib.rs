@@ -6,6 +6,7 @@
 //! | text for a terminal | [`topology_text`] | [`report_text`] |
 //! | JSON with a schema | [`topology_json`] | [`report_json`] |
 //! | a drawing, a page | [`topology_svg`] | [`report_html`] |
+//! | who pays | | [`stat_text`], [`maps_text`] |
 //! | other tools' forms | [`to_hwloc_xml`], [`numactl_hardware`], [`coreinfo`] | |
 //!
 //! Functions from values to text, but for [`gather_live`] and [`gather_captured`], which put the
@@ -16,10 +17,12 @@ mod distance;
 mod hwloc_xml;
 mod json;
 mod machine;
+mod maps;
 mod numactl;
 #[cfg(test)]
 mod sample;
 mod short;
+mod stat;
 mod svg;
 mod text;
 
@@ -30,6 +33,8 @@ pub use machine::{
     Finding, GatherOptions, HostFacts, MachineReport, NextStep, NodeReport, ProcessReport,
     Progress, UnreadableGroup, gather_captured, gather_live, report_html, report_json, report_text,
 };
+pub use maps::{maps_json, maps_text};
 pub use numactl::{NumactlLayout, numactl_hardware};
+pub use stat::{NodeStat, StatReport, stat_report, stat_text};
 pub use svg::topology_svg;
 pub use text::{TextOptions, topology_text};
