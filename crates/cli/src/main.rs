@@ -11,11 +11,13 @@ mod load;
 mod migrate;
 mod near;
 mod place;
+mod record;
 mod report;
 mod run;
 mod source;
 mod stat;
 mod terminal;
+mod top;
 mod topo;
 mod translate;
 mod watch;
@@ -55,6 +57,9 @@ fn main() -> ExitCode {
         Command::Migrate(args) => migrate::run(args, machine, &mut out),
         Command::Stat(args) => stat::run(args, machine, &mut out).map(success),
         Command::Maps(args) => stat::run_maps(args, machine, &mut out).map(success),
+        Command::Top(args) => top::run(args, machine, &mut out).map(success),
+        Command::Record(args) => record::record(args, machine, &mut out),
+        Command::Replay(args) => record::replay(args, &mut out).map(success),
         Command::Link(args) => link::run(args, &mut out).map(success),
     };
     match done.and_then(|status| {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use homenode_host::{Clock as _, Live};
 use homenode_observe::{Random, Reach, WatchOptions, read_process_maps};
-use homenode_report::{maps_json, maps_text, stat_report, stat_text};
+use homenode_report::{distances_of, maps_json, maps_text, stat_report, stat_text};
 use homenode_units::Pid;
 
 use crate::args::{MachineArgs, MapsArgs, StatArgs};
@@ -32,14 +32,14 @@ pub(crate) fn run(
             ..WatchOptions::default()
         },
     );
+    let distances = distances_of(&topology);
     let mut earlier = watch::observe(&mut watcher)?;
     loop {
         live.sleep(args.interval);
         let later = watch::observe(&mut watcher)?;
-        let report = stat_report(&topology, &earlier, &later, args.view.into(), count);
+        let report = stat_report(&distances, &earlier, &later, args.view.into(), count);
         if args.json {
-            serde_json::to_writer(&mut *out, &report)?;
-            writeln!(out)?;
+            writeln!(out, "{}", serde_json::to_string(&report)?)?;
         } else {
             if args.watch {
                 writeln!(out, "{}", report.taken_at)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use homenode_host::{Clock as _, Files as _, Live};
+use homenode_host::{Buffer, Clock as _, Files as _, Live};
 use homenode_observe::{LocateError, Observation, View, WatchOptions, Watcher};
 use homenode_topology::{Detail, Topology};
 use homenode_units::{CpuSet, NodeId, Pid};
@@ -89,6 +89,16 @@ pub(crate) fn watcher(topology: &Topology, options: WatchOptions) -> Watcher {
 /// Seeds differ from run to run, so that errors do not repeat.
 pub(crate) fn seed() -> u64 {
     Live.since_epoch().as_secs()
+}
+
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    let mut buffer = Buffer::new();
+    let name = Live.read("/proc/sys/kernel/hostname", &mut buffer);
+    name.map_or_else(
+        |_| "localhost".to_owned(),
+        |name| String::from_utf8_lossy(name.trim_ascii()).into_owned(),
+    )
 }
 
 /// Observes once.

@@ -90,9 +90,11 @@ mod numa_maps;
 mod process;
 mod process_maps;
 mod random;
+mod recording;
 mod rows;
 mod sample;
 mod task;
+mod threads;
 mod watch;
 mod workload;
 
@@ -110,9 +112,11 @@ pub use numa_maps::{MappingPages, home_by_memory, parse_numa_maps};
 pub use process::{Process, ProcessList, Unreadable, parse_status, read_processes};
 pub use process_maps::{MappingUse, Matters, ProcessMaps, Reach, read_process_maps};
 pub use random::Random;
+pub use recording::{Member, Recording, RecordingError, RecordingHead, pack};
 pub use rows::{HOME_SHARE, NodeMemory, Row, View, home_of, rows};
 pub use sample::{NodeRates, NodeSample, Sample, rates_between, read_sample};
 pub use task::{Faults, ProcessId, TaskStat};
+pub use threads::{ThreadSample, read_threads};
 pub use watch::{GroupSample, Observation, Placed, PlacedOn, ProcessSample, WatchOptions, Watcher};
 pub use workload::{GuestMemory, Kind, Monitor, Vm, Workload, parse_command_line, vcpu_of_thread};
 

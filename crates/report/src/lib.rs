@@ -19,6 +19,7 @@ mod json;
 mod machine;
 mod maps;
 mod numactl;
+mod pdh;
 #[cfg(test)]
 mod sample;
 mod short;
@@ -35,6 +36,7 @@ pub use machine::{
 };
 pub use maps::{maps_json, maps_text};
 pub use numactl::{NumactlLayout, numactl_hardware};
-pub use stat::{NodeStat, StatReport, stat_report, stat_text};
+pub use pdh::PdhCsv;
+pub use stat::{Distance, NodeStat, StatReport, distances_of, stat_report, stat_text};
 pub use svg::topology_svg;
 pub use text::{TextOptions, topology_text};

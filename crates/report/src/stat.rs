@@ -7,10 +7,35 @@ use homenode_observe::{
 };
 use homenode_topology::Topology;
 use homenode_units::{Bytes, NodeId, Reading};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::machine::format::{cut, grouped, harmless, percent, rate, timestamp, wrap};
 use crate::machine::text::{Align, aligned};
+
+/// What the firmware claims about a pair of nodes: 10 is local.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Distance {
+    /// The node of the CPU.
+    pub from: NodeId,
+    /// The node of the memory.
+    pub to: NodeId,
+    /// Unit: tenths of a local access.
+    pub distance: u32,
+}
+
+/// All pairs; none where the firmware claims nothing.
+#[must_use]
+pub fn distances_of(topology: &Topology) -> Vec<Distance> {
+    let cells = topology.distances.known().into_iter();
+    cells
+        .flat_map(|distances| distances.cells())
+        .map(|(from, to, distance)| Distance {
+            from,
+            to,
+            distance: distance.0,
+        })
+        .collect()
+}
 
 /// The state of a machine between two observations.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -56,7 +81,7 @@ pub struct NodeStat {
 /// most remote memory come first, else those with most memory.
 #[must_use]
 pub fn stat_report(
-    topology: &Topology,
+    distances: &[Distance],
     earlier: &Observation,
     later: &Observation,
     view: View,
@@ -90,7 +115,7 @@ pub fn stat_report(
             .saturating_sub(earlier.taken_at)
             .as_secs_f64(),
         memory_pressure: later.pressure.clone(),
-        verdict: verdict(topology, &nodes),
+        verdict: verdict(distances, &nodes),
         nodes,
         view,
         rows,
@@ -100,7 +125,7 @@ pub fn stat_report(
 }
 
 /// Which node misses, at what rate, and what that likely costs.
-fn verdict(topology: &Topology, nodes: &[NodeStat]) -> Vec<String> {
+fn verdict(distances: &[Distance], nodes: &[NodeStat]) -> Vec<String> {
     /// Base pages are this large on every machine where it matters to people.
     const PAGE: u64 = 4096;
     let mut lines = Vec::new();
@@ -134,7 +159,7 @@ fn verdict(topology: &Topology, nodes: &[NodeStat]) -> Vec<String> {
             node.node,
             rate(*foreign),
             percent(foreign / (hit + foreign)),
-            cost(topology, node.node),
+            cost(distances, node.node),
         ));
     }
     match (lines.is_empty(), silent) {
@@ -152,33 +177,27 @@ fn verdict(topology: &Topology, nodes: &[NodeStat]) -> Vec<String> {
 }
 
 /// What it costs to reach the node that takes the overflow, as far as the firmware says.
-fn cost(topology: &Topology, from: NodeId) -> String {
-    let others = topology.distances.known().map(|distances| {
-        let others = distances.nodes().iter().filter(|&&to| to != from);
-        let distances: Vec<u32> = others
-            .filter_map(|&to| distances.get(from, to))
-            .map(|distance| distance.0)
-            .collect();
-        (
-            distances.iter().min().copied(),
-            distances.iter().max().copied(),
-        )
-    });
-    match others {
-        Some((Some(nearest), Some(farthest))) => {
-            let times = |distance: u32| f64::from(distance) / 10.0;
-            let range = if nearest == farthest {
-                format!("{:.1}", times(nearest))
-            } else {
-                format!("{:.1} to {:.1}", times(nearest), times(farthest))
-            };
-            format!(
-                "each access to them costs some {range} times a local one, if the firmware's \
-                 distances are right (claimed, not measured)"
-            )
-        }
-        _ => "what that costs is not known: no distances".to_owned(),
-    }
+fn cost(distances: &[Distance], from: NodeId) -> String {
+    let others = || {
+        let others = distances
+            .iter()
+            .filter(|claim| claim.from == from && claim.to != from);
+        others.map(|claim| f64::from(claim.distance) / 10.0)
+    };
+    let nearest = others().min_by(f64::total_cmp);
+    let farthest = others().max_by(f64::total_cmp);
+    let (Some(nearest), Some(farthest)) = (nearest, farthest) else {
+        return "what that costs is not known: no distances".to_owned();
+    };
+    let range = if (farthest - nearest).abs() < 0.05 {
+        format!("{nearest:.1}")
+    } else {
+        format!("{nearest:.1} to {farthest:.1}")
+    };
+    format!(
+        "each access to them costs some {range} times a local one, if the firmware's distances are \
+         right (claimed, not measured)"
+    )
 }
 
 /// Writes the report for a terminal of this many columns.

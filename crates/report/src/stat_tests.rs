@@ -44,7 +44,13 @@ fn observation(seconds: u64, foreign: u64) -> Observation {
 fn stat(foreign: u64) -> StatReport {
     let topology = parse_synthetic(TWO).unwrap();
     let (earlier, later) = (observation(10, 0), observation(12, foreign));
-    stat_report(&topology, &earlier, &later, View::Processes, 10)
+    stat_report(
+        &distances_of(&topology),
+        &earlier,
+        &later,
+        View::Processes,
+        10,
+    )
 }
 
 #[test]
