@@ -4,6 +4,7 @@
 //! once, in turn, so that a slow moment meets all of them.
 
 mod migrate;
+mod observe;
 mod topo;
 
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ pub(crate) struct Args {
 enum What {
     Topo(topo::Args),
     Migrate(migrate::Args),
+    Observe(observe::Args),
 }
 
 /// Prints the table.
@@ -32,5 +34,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Topo(args) => topo::run(args),
         What::Migrate(args) => migrate::run(args),
+        What::Observe(args) => observe::run(args),
     }
 }
