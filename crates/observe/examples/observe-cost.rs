@@ -3,7 +3,8 @@
 //!
 //! * `observe-cost victim MIB`: fills memory in base pages, then times a small `mmap` + `munmap`
 //!   again and again; each line of standard input asks for the worst since the last one. Unit: ns.
-//! * `observe-cost look PID ROUNDS`: times ways to look at it, in turn. Unit: µs.
+//!   What other programs did to it, taking its CPU away, does not count.
+//! * `observe-cost look ROUNDS PID PID`: times ways to look at two of them, in turn. Unit: µs.
 //! * `observe-cost sample PID SECONDS`, `observe-cost numa-maps PID SECONDS`: looks without pause.
 
 #![expect(
@@ -31,7 +32,7 @@ fn main() -> Result<(), String> {
     let pid = || Ok::<_, String>(Pid(u32::try_from(number(1)?).map_err(|e| e.to_string())?));
     match words.first().map(String::as_str) {
         Some("victim") => victim(number(1)?),
-        Some("look") => look(pid()?, number(2)?),
+        Some("look") => look(number(1)?, [number(2)?, number(3)?]),
         Some("sample") => repeat(number(2)?, || sample(pid()?, Random::new(1).next_u64())),
         Some("numa-maps") => repeat(number(2)?, || read_numa_maps(pid()?)),
         _ => Err("expected victim, look, sample or numa-maps".to_owned()),
@@ -46,11 +47,21 @@ fn victim(mib: u64) -> Result<(), String> {
     memory.without_huge_pages().map_err(show)?;
     memory.fill(0..bytes, 1);
     std::thread::spawn(|| {
+        let (mut rounds, mut lost) = (0u64, lost_cpu());
         loop {
             let began = Instant::now();
             drop(WorkMemory::map(4096, None));
             let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            WORST_NS.fetch_max(took, Ordering::Relaxed);
+            rounds += 1;
+            if took > 10_000 || rounds % 256 == 0 {
+                // Who waits for a lock gives its CPU away; who is made to wait loses it.
+                let now = lost_cpu();
+                let undisturbed = now == lost;
+                lost = now;
+                if undisturbed {
+                    WORST_NS.fetch_max(took, Ordering::Relaxed);
+                }
+            }
         }
     });
     println!("ready");
@@ -59,6 +70,15 @@ fn victim(mib: u64) -> Result<(), String> {
         println!("{}", WORST_NS.swap(0, Ordering::Relaxed));
     }
     Ok(())
+}
+
+/// How often this thread lost its CPU to another.
+fn lost_cpu() -> String {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("nonvoluntary_ctxt_switches"));
+    line.unwrap_or_default().to_owned()
 }
 
 fn sample(pid: Pid, seed: u64) -> Result<(), String> {
@@ -79,8 +99,8 @@ fn read_numa_maps(pid: Pid) -> Result<(), String> {
     text.map(drop).map_err(|error| error.to_string())
 }
 
-fn look(pid: Pid, rounds: u64) -> Result<(), String> {
-    let numastat = || {
+fn look(rounds: u64, pids: [u64; 2]) -> Result<(), String> {
+    let numastat = |pid: Pid| {
         let run = std::process::Command::new("numastat")
             .args(["-p", &pid.to_string()])
             .output();
@@ -91,15 +111,18 @@ fn look(pid: Pid, rounds: u64) -> Result<(), String> {
         }
     };
     for round in 0..rounds {
-        let mut timed = |name: &str, what: &dyn Fn() -> Result<(), String>| {
-            let began = Instant::now();
-            what()?;
-            println!("{name} {}", began.elapsed().as_micros());
-            Ok::<_, String>(())
-        };
-        timed("sample", &|| sample(pid, round))?;
-        timed("numastat", &numastat)?;
-        timed("numa_maps", &|| read_numa_maps(pid))?;
+        for (which, pid) in ["whole", "eighth"].into_iter().zip(pids) {
+            let pid = Pid(u32::try_from(pid).map_err(|error| error.to_string())?);
+            let timed = |name: &str, what: &dyn Fn() -> Result<(), String>| {
+                let began = Instant::now();
+                what()?;
+                println!("{which} {name} {}", began.elapsed().as_micros());
+                Ok::<_, String>(())
+            };
+            timed("sample", &|| sample(pid, round))?;
+            timed("numastat", &|| numastat(pid))?;
+            timed("numa_maps", &|| read_numa_maps(pid))?;
+        }
     }
     Ok(())
 }

@@ -381,14 +381,29 @@ impl Tally {
             numbers.map(|number| pages.page(number)).unzip();
         let mut statuses = vec![PageStatus::NotResident; addresses.len()];
         probe.page_nodes(pid, &addresses, &mut statuses)?;
+        // Draws are in order of address, so neighbours mostly have the same answer.
+        let mut run: Option<((usize, NodeId), u32)> = None;
         for (status, mapping) in statuses.into_iter().zip(mappings) {
             self.draws += 1;
-            if let PageStatus::OnNode(node) = status {
-                *self.hits.entry((mapping, node)).or_default() += 1;
-                self.samples += 1;
+            let PageStatus::OnNode(node) = status else {
+                continue;
+            };
+            match &mut run {
+                Some((place, hits)) if *place == (mapping, node) => *hits += 1,
+                _ => {
+                    self.count(run.replace(((mapping, node), 1)));
+                }
             }
         }
+        self.count(run);
         Ok(())
+    }
+
+    fn count(&mut self, run: Option<((usize, NodeId), u32)>) {
+        if let Some((place, hits)) = run {
+            *self.hits.entry(place).or_default() += hits;
+            self.samples += hits;
+        }
     }
 
     /// The share of each node, with the interval that `interval` gives for its hits.

@@ -135,7 +135,6 @@ pub fn rows(earlier: Option<&Observation>, later: &Observation, view: View) -> V
         let found = processes.binary_search_by_key(&id, |process| process.id);
         found.ok().map(|index| &processes[index])
     };
-    let elapsed = earlier.map(|earlier| later.taken_at.saturating_sub(earlier.taken_at));
     let roots = (view == View::Trees).then(|| tree_roots(later));
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for process in &later.processes {
@@ -162,7 +161,7 @@ pub fn rows(earlier: Option<&Observation>, later: &Observation, view: View) -> V
     }
     let mut rows: Vec<Row> = sums
         .into_iter()
-        .filter_map(|(key, sum)| sum.into_row(key, later, elapsed, view))
+        .filter_map(|(key, sum)| sum.into_row(key, later, earlier.is_some(), view))
         .collect();
     rows.sort_by(|a, b| b.memory.cmp(&a.memory).then(a.id.cmp(&b.id)));
     rows
@@ -195,7 +194,8 @@ struct Sum<'a> {
     main: Option<&'a ProcessSample>,
     processes: usize,
     threads: u32,
-    ticks: u64,
+    /// Unit: CPUs.
+    cpu: f64,
     /// Whether every process was there before.
     known_before: bool,
     ticks_on: BTreeMap<NodeId, u64>,
@@ -235,7 +235,11 @@ impl<'a> Sum<'a> {
         self.migrations_total += process.migrations;
         if let Some(before) = before {
             self.known_before = true;
-            self.ticks += process.ticks.saturating_sub(before.ticks);
+            let spent = process.ticks.saturating_sub(before.ticks) as f64 / TICKS_PER_SECOND;
+            let elapsed = process.read_at.saturating_sub(before.read_at);
+            if !elapsed.is_zero() {
+                self.cpu += spent / elapsed.as_secs_f64();
+            }
             self.migrations += process.migrations.saturating_sub(before.migrations);
         }
         for &(node, ticks) in &process.ticks_on {
@@ -274,13 +278,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    fn into_row(
-        self,
-        key: String,
-        later: &Observation,
-        elapsed: Option<Duration>,
-        view: View,
-    ) -> Option<Row> {
+    fn into_row(self, key: String, later: &Observation, two: bool, view: View) -> Option<Row> {
         let main = self.main?;
         let grouped = !matches!(view, View::Processes | View::Trees);
         let group = later
@@ -322,12 +320,10 @@ impl<'a> Sum<'a> {
         let local = locality
             .clone()
             .map(|share| Bytes((share * memory.0 as f64).round() as u64));
-        let cpu = match elapsed.filter(|elapsed| !elapsed.is_zero()) {
-            Some(elapsed) if self.known_before => {
-                Reading::Known(self.ticks as f64 / TICKS_PER_SECOND / elapsed.as_secs_f64())
-            }
-            Some(_) => Reading::absent("it was not there before"),
-            None => Reading::absent("needs two observations"),
+        let cpu = match (two, self.known_before) {
+            (true, true) => Reading::Known(self.cpu),
+            (true, false) => Reading::absent("it was not there before"),
+            (false, _) => Reading::absent("needs two observations"),
         };
         let ran: u64 = self.ticks_on.values().sum();
         let on = if self.known_before && ran > 0 {

@@ -19,6 +19,7 @@ fn process(pid: u32, home: &str, memory: u64, shares: &[(u32, f64)]) -> ProcessS
         },
         vm: None,
         threads: 2,
+        read_at: Duration::ZERO,
         ticks: 0,
         ticks_on: Vec::new(),
         home: NodeSet::parse_list(home).unwrap(),
@@ -42,7 +43,10 @@ fn process(pid: u32, home: &str, memory: u64, shares: &[(u32, f64)]) -> ProcessS
     }
 }
 
-fn observation(seconds: u64, processes: Vec<ProcessSample>) -> Observation {
+fn observation(seconds: u64, mut processes: Vec<ProcessSample>) -> Observation {
+    for process in &mut processes {
+        process.read_at = Duration::from_secs(seconds);
+    }
     Observation {
         taken_at: Duration::from_secs(seconds),
         since_epoch: Duration::from_secs(seconds),
@@ -103,6 +107,11 @@ fn cpu_use_and_migrations_are_of_the_time_between() {
     assert_eq!((row.migrations, row.migrations_total), (1, 4));
     assert_eq!(row.cpu_on, [(NodeId(0), 0.2), (NodeId(1), 0.8)]);
     assert!(share(&row.locality) < 1e-9, "it ran away from its memory");
+    // Looked at after a longer time, the same ticks are less.
+    let mut later = later;
+    later.processes[0].read_at = Duration::from_secs(20);
+    let row = &rows(Some(&earlier), &later, View::Processes)[0];
+    assert!((share(&row.cpu) - 0.5).abs() < 1e-9);
     // The same number with another start is somebody else.
     after.id.started = 8;
     let later = observation(12, vec![after]);

@@ -30,6 +30,7 @@ fn process(pid: u32, name: &str, memory: u64, home: u32, shares: [f64; 2]) -> Pr
         },
         vm: None,
         threads: 4,
+        read_at: Duration::ZERO,
         ticks: 100 * u64::from(pid),
         ticks_on: vec![(NodeId(home), 100 * u64::from(pid))],
         home: [NodeId(home)].into_iter().collect(),
@@ -94,6 +95,7 @@ fn observation(seconds: u64) -> Observation {
     ];
     for process in &mut processes {
         process.ticks += seconds * 50;
+        process.read_at = Duration::from_secs(seconds);
     }
     Observation {
         taken_at: Duration::from_secs(seconds),

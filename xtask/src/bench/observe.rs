@@ -145,28 +145,24 @@ fn large(cost: &Path, args: &Args, goals: &mut Goals) -> Result<()> {
     );
     let mut victim = Victim::start(cost, args.mib)?;
     let small = Victim::start(cost, args.mib / 8)?;
-    let (mut whole, mut eighth) = (Times::default(), Times::default());
-    for _round in 0..args.rounds {
-        whole.look(cost, victim.child.id())?;
-        eighth.look(cost, small.child.id())?;
-    }
+    let times = Times::look(cost, args.rounds, [victim.child.id(), small.child.id()])?;
     drop(small);
     for name in Times::NAMES {
         println!(
             "  {name:<10} median {:>9.2} ms, of an eighth {:>9.2} ms",
-            whole.median(name),
-            eighth.median(name)
+            times.median("whole", name),
+            times.median("eighth", name)
         );
     }
-    let sample = whole.median("sample");
+    let sample = times.median("whole", "sample");
     goals.at_least(
         "time, numastat -p / 4,096 samples",
-        whole.median("numastat") / sample,
+        times.median("whole", "numastat") / sample,
         TIME_GOAL,
     );
     goals.at_most(
         "time of samples, whole / an eighth",
-        sample / eighth.median("sample"),
+        sample / times.median("eighth", "sample"),
         GROWTH_GOAL,
     );
 
@@ -212,25 +208,30 @@ struct Times(Vec<(String, f64)>);
 impl Times {
     const NAMES: [&str; 3] = ["sample", "numastat", "numa_maps"];
 
-    fn look(&mut self, cost: &Path, pid: u32) -> Result<()> {
+    /// Each way in turn, in a process that has been looking for a while, as `top` has.
+    fn look(cost: &Path, rounds: u32, pids: [u32; 2]) -> Result<Self> {
         let output = Command::new(cost)
-            .args(["look", &pid.to_string(), "1"])
+            .args(["look", &rounds.to_string()])
+            .args(pids.map(|pid| pid.to_string()))
             .output()
             .context("cannot look")?;
         if !output.status.success() {
             bail!("cannot look: {}", String::from_utf8_lossy(&output.stderr));
         }
+        let mut times = Self::default();
         for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let (name, microseconds) =
-                line.split_once(' ').context("expected a name and a time")?;
+            let (name, microseconds) = line
+                .rsplit_once(' ')
+                .context("expected a name and a time")?;
             let microseconds: f64 = microseconds.parse()?;
-            self.0.push((name.to_owned(), microseconds / 1e3));
+            times.0.push((name.to_owned(), microseconds / 1e3));
         }
-        Ok(())
+        Ok(times)
     }
 
-    fn median(&self, name: &str) -> f64 {
-        let of_name = self.0.iter().filter(|(way, _)| way == name);
+    fn median(&self, which: &str, name: &str) -> f64 {
+        let name = format!("{which} {name}");
+        let of_name = self.0.iter().filter(|(way, _)| *way == name);
         let mut times: Vec<f64> = of_name.map(|&(_, time)| time).collect();
         times.sort_by(f64::total_cmp);
         times.get(times.len() / 2).copied().unwrap_or(f64::NAN)

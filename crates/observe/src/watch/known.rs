@@ -37,6 +37,8 @@ pub(super) struct Known {
     facts_at: Duration,
     pub(super) seen: u64,
     task: Option<TaskStat>,
+    idle_rounds: u32,
+    pub(super) read_at: Duration,
     /// Ticks of each thread, of those that are looked at.
     threads: BTreeMap<Pid, u64>,
     ticks_on: BTreeMap<NodeId, u64>,
@@ -57,7 +59,7 @@ pub(super) fn read_facts(
     buffer: &mut Buffer,
 ) -> Result<Option<Facts>, FileError> {
     let pid = task.id.pid;
-    let text = files.read(&format!("/proc/{pid}/status"), buffer)?;
+    let text = files.read_record(&format!("/proc/{pid}/status"), buffer)?;
     let Ok(Some(process)) = parse_status(pid, &String::from_utf8_lossy(text), users) else {
         return Ok(None);
     };
@@ -89,6 +91,8 @@ impl Known {
             facts_at: now,
             seen: 0,
             task: None,
+            idle_rounds: 0,
+            read_at: now,
             threads: BTreeMap::new(),
             ticks_on: BTreeMap::new(),
             recent: BTreeMap::new(),
@@ -110,6 +114,15 @@ impl Known {
     pub(super) fn is_current(&self, task: &TaskStat, now: Duration, age: Duration) -> bool {
         let same = self.task.as_ref().is_some_and(|old| old.name == task.name);
         same && now.saturating_sub(self.facts_at) < age
+    }
+
+    /// Rounds in a row in which it used no CPU time, this one among them.
+    pub(super) fn idle_rounds(&mut self, task: &TaskStat) -> u32 {
+        let same = self.task.as_ref().is_some_and(|old| {
+            old.ticks == task.ticks && old.resident_pages == task.resident_pages
+        });
+        self.idle_rounds = if same { self.idle_rounds + 1 } else { 0 };
+        self.idle_rounds
     }
 
     /// Takes in where its threads ran since the last round.
@@ -168,7 +181,8 @@ impl Known {
         let step = names.len().div_ceil(THREADS_MAX).max(1);
         let mut threads = BTreeMap::new();
         for name in names.iter().step_by(step) {
-            let Ok(text) = files.read(&format!("/proc/{pid}/task/{name}/stat"), buffer) else {
+            let Ok(text) = files.read_record(&format!("/proc/{pid}/task/{name}/stat"), buffer)
+            else {
                 continue;
             };
             let Ok(thread) = TaskStat::parse(text) else {
@@ -252,6 +266,7 @@ impl Known {
             workload: self.facts.workload.clone(),
             vm: self.facts.vm.clone(),
             threads: task.map_or(1, |task| task.threads),
+            read_at: self.read_at,
             ticks: task.map_or(0, |task| task.ticks),
             ticks_on: self
                 .ticks_on

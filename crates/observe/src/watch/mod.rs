@@ -6,7 +6,7 @@
 //!
 //! | each round | for | cost |
 //! |---|---|---|
-//! | `/proc/<pid>/stat` | every process | some 10 µs each |
+//! | `/proc/<pid>/stat` | every process; of idle ones every third | some 10 µs each |
 //! | `task/<tid>/stat` | busy processes with several threads | bounded time |
 //! | `status`, `cgroup`, `cmdline` | new ones; known ones every [`FACTS_AGE`] | some 50 µs each |
 //! | page queries | the largest and longest not asked about | bounded time |
@@ -34,11 +34,15 @@ use known::Known;
 pub use sample::{GroupSample, Observation, Placed, PlacedOn, ProcessSample};
 
 /// How old names, owners and groups may become.
-const FACTS_AGE: Duration = Duration::from_secs(30);
+const FACTS_AGE: Duration = Duration::from_secs(60);
 /// How old the memory of a control group may become.
 const GROUP_AGE: Duration = Duration::from_secs(5);
 /// Rounds after which a number that was a kernel thread's is looked at again.
 const KERNEL_ROUNDS: u64 = 8;
+/// A process without CPU use in so many rounds is idle, …
+const IDLE_AFTER: u32 = 5;
+/// … and is looked at only every so many rounds.
+const IDLE_ROUNDS: u64 = 3;
 
 /// How much a [`Watcher`] does in a round.
 #[derive(Clone, Debug)]
@@ -67,7 +71,7 @@ impl Default for WatchOptions {
     fn default() -> Self {
         Self {
             only: None,
-            locate_budget: Duration::from_millis(8),
+            locate_budget: Duration::from_millis(5),
             first_budget: Duration::from_millis(400),
             threads_budget: Duration::from_millis(4),
             locate_age: Duration::from_secs(2),
@@ -89,6 +93,8 @@ pub struct Watcher {
     known: BTreeMap<ProcessId, Known>,
     /// Numbers of kernel threads, and the round in which that was seen.
     kernel: BTreeMap<Pid, u64>,
+    /// Processes that are idle.
+    idle: BTreeMap<Pid, ProcessId>,
     groups: BTreeMap<String, (Duration, GroupSample)>,
     users: BTreeMap<u32, String>,
     balancing: bool,
@@ -109,6 +115,7 @@ impl Watcher {
             cpus,
             known: BTreeMap::new(),
             kernel: BTreeMap::new(),
+            idle: BTreeMap::new(),
             groups: BTreeMap::new(),
             users: BTreeMap::new(),
             balancing: false,
@@ -138,6 +145,8 @@ impl Watcher {
         let unreadable = self.look_at_processes(host, now)?;
         let round = self.round;
         self.known.retain(|_, known| known.seen == round);
+        let known = &self.known;
+        self.idle.retain(|_, id| known.contains_key(id));
         self.locate(host, now);
         let groups = self.look_at_groups(host, now);
         let machine = read_sample(host, &self.nodes, now);
@@ -193,7 +202,14 @@ impl Watcher {
             {
                 continue;
             }
-            let task = match host.read(&format!("/proc/{pid}/stat"), &mut self.buffer) {
+            if let Some(&id) = self.idle.get(&pid)
+                && !(self.round + u64::from(pid.0)).is_multiple_of(IDLE_ROUNDS)
+                && let Some(known) = self.known.get_mut(&id)
+            {
+                known.seen = self.round;
+                continue;
+            }
+            let task = match host.read_record(&format!("/proc/{pid}/stat"), &mut self.buffer) {
                 Ok(text) => TaskStat::parse(text),
                 Err(error) if error.is_process_gone() => continue,
                 Err(_) => {
@@ -244,7 +260,13 @@ impl Watcher {
             }
         };
         known.seen = self.round;
-        let elapsed = self.before.map(|before| now.saturating_sub(before));
+        if known.idle_rounds(task) >= IDLE_AFTER && self.options.only.is_none() {
+            self.idle.insert(task.id.pid, task.id);
+        } else {
+            self.idle.remove(&task.id.pid);
+        }
+        let elapsed = self.before.map(|_| now.saturating_sub(known.read_at));
+        known.read_at = now;
         let read_threads = task.threads > 1 && host.now() < threads_end;
         known.count_cpu(
             host,
@@ -322,7 +344,7 @@ impl Watcher {
         );
         // Another process may have got the number between reading its line and asking.
         let same = host
-            .read(&format!("/proc/{}/stat", id.pid), &mut self.buffer)
+            .read_record(&format!("/proc/{}/stat", id.pid), &mut self.buffer)
             .is_ok_and(|text| TaskStat::parse(text).is_ok_and(|task| task.id == id));
         match located {
             Ok(located) if same => {

@@ -48,6 +48,8 @@ pub struct ProcessSample {
     pub vm: Option<Vm>,
     /// How many threads it has.
     pub threads: u32,
+    /// When it was looked at, by [`homenode_host::Clock::now`]: an idle one not in each round.
+    pub read_at: Duration,
     /// CPU time since its start. Unit: ticks of 10 ms.
     pub ticks: u64,
     /// CPU time that was seen spent on each node. Unit: ticks of 10 ms. It is less than

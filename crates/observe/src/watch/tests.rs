@@ -216,6 +216,48 @@ fn page_queries_are_spread_over_rounds_and_all_get_their_turn() {
 }
 
 #[test]
+fn an_idle_process_is_looked_at_seldom_and_wakes_up() {
+    let mut machine = Machine::new();
+    machine.process(7, "pg", [50, 400, 1, 0]);
+    let mut watcher = machine.watcher(WatchOptions::default());
+    for _round in 0..8 {
+        watcher.observe(&machine).unwrap();
+        machine.sleep(Duration::from_secs(2));
+    }
+    assert_eq!(watcher.idle.len(), 1);
+    machine.process(7, "pg", [50, 900, 1, 0]);
+    let ticks = [(); 3].map(|()| watcher.observe(&machine).unwrap().processes[0].ticks);
+    assert_eq!(ticks[2], 900, "{ticks:?}");
+    assert!(watcher.idle.is_empty());
+    // What ended is gone at once, idle or not.
+    for _round in 0..8 {
+        watcher.observe(&machine).unwrap();
+    }
+    machine.files = Machine::new().files;
+    machine.files.add_folder("/proc");
+    assert!(watcher.observe(&machine).unwrap().processes.is_empty());
+    assert!(watcher.idle.is_empty());
+}
+
+#[test]
+fn a_node_that_goes_offline_is_left_out() {
+    let mut machine = Machine::new();
+    machine.process(7, "pg", [50, 400, 1, 0]);
+    let mut watcher = machine.watcher(WatchOptions::default());
+    assert_eq!(watcher.observe(&machine).unwrap().nodes.len(), 2);
+    machine
+        .files
+        .add_file("/sys/devices/system/node/online", "1\n");
+    let mut last = None;
+    for _round in 0..9 {
+        last = Some(watcher.observe(&machine).unwrap());
+    }
+    let nodes = last.unwrap().nodes;
+    assert_eq!(nodes.len(), 1);
+    assert_eq!(nodes[0].node, NodeId(1));
+}
+
+#[test]
 fn kernel_threads_and_what_ended_are_left_out() {
     let mut machine = Machine::new();
     machine.process(7, "pg", [50, 1, 1, 0]);
