@@ -37,6 +37,9 @@ pub(crate) fn run(
     loop {
         live.sleep(args.interval);
         let later = watch::observe(&mut watcher)?;
+        if let (Some(&pid), true) = (args.pids.first(), later.processes.is_empty()) {
+            return Err(watch::gone(Pid(pid)));
+        }
         let report = stat_report(&distances, &earlier, &later, args.view.into(), count);
         if args.json {
             writeln!(out, "{}", serde_json::to_string(&report)?)?;

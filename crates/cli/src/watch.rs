@@ -62,7 +62,7 @@ pub(crate) fn existing(pids: &[u32]) -> anyhow::Result<Option<BTreeSet<Pid>>> {
     Ok((!pids.is_empty()).then_some(pids))
 }
 
-fn gone(pid: Pid) -> anyhow::Error {
+pub(crate) fn gone(pid: Pid) -> anyhow::Error {
     Helped::error(
         format!("no process {pid}"),
         "see which there are: homenode stat",

@@ -348,3 +348,46 @@ fn this_process_lies_on_nodes_that_are_there() {
     }
     drop(memory);
 }
+
+/// All pages on node 0.
+struct AllOnOne;
+
+impl Probe for AllOnOne {
+    fn page_size(&self) -> Bytes {
+        Bytes(4096)
+    }
+
+    fn page_nodes(
+        &self,
+        _: Pid,
+        _: &[usize],
+        statuses: &mut [PageStatus],
+    ) -> Result<(), QueryError> {
+        statuses.fill(PageStatus::OnNode(NodeId(0)));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_hundred_thousand_mappings_are_all_reached() {
+    let count = 100_000;
+    let lines: String = (0..count)
+        .map(|i| {
+            let start = 0x1000_0000 + i * 0x3000;
+            format!("{start:x}-{:x} rw-p 00000000 00:00 0 \n", start + 0x2000)
+        })
+        .collect();
+    let mut machine = Snapshot::default();
+    machine.add_file("/proc/812/maps", lines);
+    let mut random = Random::new(1);
+    let effort = Effort::default();
+    let nodes = NodeSet::first(1);
+    let located =
+        locate_in_mappings(&machine, &AllOnOne, PID, &nodes, effort, None, &mut random).unwrap();
+    assert_eq!(located.mappings.len(), count);
+    // One draw from each of 1,024 slices: none of them can have come from the same hundredth.
+    let first = located
+        .share_in(NodeId(0), |mapping| mapping < count / 100)
+        .share;
+    assert!((first - 0.01).abs() < 0.002, "{first}");
+}

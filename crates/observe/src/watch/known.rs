@@ -113,6 +113,8 @@ impl Known {
     /// Whether the facts still hold: another name means another program, in the same process.
     pub(super) fn is_current(&self, task: &TaskStat, now: Duration, age: Duration) -> bool {
         let same = self.task.as_ref().is_some_and(|old| old.name == task.name);
+        // Not all in the same round.
+        let age = age + Duration::from_secs(u64::from(task.id.pid.0 % 32));
         same && now.saturating_sub(self.facts_at) < age
     }
 
@@ -227,6 +229,11 @@ impl Known {
             // Asked in vain: as if a minute ago.
             None => size * 60_000,
         }
+    }
+
+    /// Whether it runs a virtual machine.
+    pub(super) fn is_vm(&self) -> bool {
+        self.facts.vm.is_some()
     }
 
     /// Which of its mappings hold the memory of its guest.

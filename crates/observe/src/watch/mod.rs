@@ -183,7 +183,7 @@ impl Watcher {
         host: &(impl Files + Clock),
         now: Duration,
     ) -> Result<u32, ObserveError> {
-        let pids: Vec<Pid> = match &self.options.only {
+        let mut pids: Vec<Pid> = match &self.options.only {
             Some(only) => only.iter().copied().collect(),
             None => host
                 .list("/proc")
@@ -194,7 +194,10 @@ impl Watcher {
                 .collect(),
         };
         let mut unreadable = 0;
-        let threads_end = now + self.options.threads_budget;
+        let mut threads_left = self.options.threads_budget;
+        // Where there is not time for all, it is not always the same ones who go without.
+        let first = usize::try_from(self.round * 37).unwrap_or(0) % pids.len().max(1);
+        pids.rotate_left(first);
         for pid in pids {
             if let Some(seen) = self.kernel.get(&pid)
                 && !(self.round + u64::from(pid.0)).is_multiple_of(KERNEL_ROUNDS)
@@ -225,7 +228,7 @@ impl Watcher {
                 Ok(task) if matches!(task.state, 'Z' | 'X') => {}
                 Ok(task) => {
                     self.kernel.remove(&pid);
-                    if self.look_at(host, &task, now, threads_end).is_err() {
+                    if self.look_at(host, &task, now, &mut threads_left).is_err() {
                         unreadable += 1;
                     }
                 }
@@ -241,7 +244,7 @@ impl Watcher {
         host: &(impl Files + Clock),
         task: &TaskStat,
         now: Duration,
-        threads_end: Duration,
+        threads_left: &mut Duration,
     ) -> Result<(), FileError> {
         let mut known = match self.known.remove(&task.id) {
             Some(known) if known.is_current(task, now, FACTS_AGE) => known,
@@ -267,7 +270,8 @@ impl Watcher {
         }
         let elapsed = self.before.map(|_| now.saturating_sub(known.read_at));
         known.read_at = now;
-        let read_threads = task.threads > 1 && host.now() < threads_end;
+        let began = host.now();
+        let read_threads = task.threads > 1 && !threads_left.is_zero();
         known.count_cpu(
             host,
             task,
@@ -276,6 +280,9 @@ impl Watcher {
             read_threads,
             &mut self.buffer,
         );
+        if task.threads > 1 {
+            *threads_left = threads_left.saturating_sub(host.now().saturating_sub(began));
+        }
         self.known.insert(task.id, known);
         Ok(())
     }
@@ -283,20 +290,21 @@ impl Watcher {
     /// Asks where memory lies: first of those never asked about, then of the largest and oldest.
     fn locate(&mut self, host: &(impl Files + Probe + Clock), now: Duration) {
         let page = host.page_size();
-        if let (Some(only), 1, false) = (
-            self.nodes.lowest(),
-            self.nodes.len(),
-            self.options.ask_always,
-        ) {
+        let only = self
+            .nodes
+            .lowest()
+            .filter(|_| self.nodes.len() == 1 && !self.options.ask_always);
+        if let Some(only) = only {
             let everything = Placed::new(&on_only_node(only), now, None);
-            for known in self.known.values_mut() {
+            for known in self.known.values_mut().filter(|known| !known.is_vm()) {
                 known.memory = Reading::Known(everything.clone());
             }
-            return;
         }
         let mut due: Vec<(u128, ProcessId)> = self
             .known
             .iter()
+            // On one node only guest memory and overhead are to be told apart.
+            .filter(|(_, known)| only.is_none() || known.is_vm())
             .filter(|(_, known)| known.ask_next <= now)
             .map(|(&id, known)| (known.urgency(now, page), id))
             .collect();
