@@ -5,6 +5,7 @@
 
 mod measure;
 mod migrate;
+mod observe;
 mod place;
 mod programs;
 mod topo;
@@ -26,6 +27,7 @@ enum What {
     Place(place::Args),
     Migrate(migrate::Args),
     Measure(measure::Args),
+    Observe(observe::Args),
 }
 
 /// Prints the table.
@@ -39,5 +41,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         What::Place(args) => place::run(args),
         What::Migrate(args) => migrate::run(args),
         What::Measure(args) => measure::run(args),
+        What::Observe(args) => observe::run(args),
     }
 }

@@ -69,6 +69,15 @@ impl StaticBuild {
         self.cargo("build", &["--package", package, "--bin", name], name)
     }
 
+    /// Builds an example of a package and returns its path.
+    ///
+    /// # Errors
+    ///
+    /// When it does not build; cargo has printed why.
+    pub(crate) fn example(&self, package: &str, name: &str) -> Result<PathBuf> {
+        self.cargo("build", &["--package", package, "--example", name], name)
+    }
+
     /// Builds a test target of a package, without running it, and returns its path.
     ///
     /// # Errors

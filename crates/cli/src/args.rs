@@ -55,6 +55,187 @@ pub(crate) enum Command {
     Migrate(MigrateArgs),
     /// Measure what this machine's memory does, node by node: latency, bandwidth, and more.
     Measure(MeasureArgs),
+    /// Show what each node does and who pays for remote memory.
+    Stat(StatArgs),
+    /// Show each mapping of a process: what it is, its policy, where it lies and whether that matters.
+    Maps(MapsArgs),
+    /// Watch who pays for remote memory, full-screen, with esxtop's keys and fields.
+    Top(TopArgs),
+    /// Record who pays for remote memory, or what a command does to it.
+    Record(RecordArgs),
+    /// Look at a recording as at the live machine.
+    Replay(ReplayArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode top\n  homenode top --view vms --interval 5s\n  homenode top --batch --interval 5s --count 12 > numa.csv       esxtop's layout\n  homenode top --batch --format jsonl | jq '.rows[0].locality'\n\nPress h for the keys."
+)]
+pub(crate) struct TopArgs {
+    /// What a row is.
+    #[arg(long, value_enum, default_value_t = ViewArg::Workloads)]
+    pub(crate) view: ViewArg,
+    /// Time between two looks; 2s on the screen, 5s in a batch.
+    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    pub(crate) interval: Option<Duration>,
+    /// Print lines instead of a screen.
+    #[arg(long)]
+    pub(crate) batch: bool,
+    /// The form of the lines: csv has the columns of the first look, jsonl is homenode.stat/1.
+    #[arg(long, value_enum, default_value_t = BatchFormat::Csv, requires = "batch")]
+    pub(crate) format: BatchFormat,
+    /// End after so many looks.
+    #[arg(long, value_name = "COUNT", requires = "batch")]
+    pub(crate) count: Option<u64>,
+    /// Rows of a batch at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, requires = "batch")]
+    pub(crate) rows: usize,
+    /// Ask about pages also where there is one node, to see what that costs.
+    #[arg(long, hide = true)]
+    pub(crate) ask_always: bool,
+}
+
+/// The form of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BatchFormat {
+    /// PDH-CSV, as esxtop and perfmon write it.
+    Csv,
+    /// A JSON object in each line.
+    Jsonl,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode record load.hnr --interval 5s --size 256MiB\n  homenode replay load.hnr --at 2026-11-21T18:00:00Z\n  homenode record -- ./export.sh         run time, hit and miss rates, locality over time\n  zcat load.hnr | jq .since_epoch\n\nGiven a file that is a recording, it goes on behind it. The oldest is dropped to stay within --size\nand --keep. With a command, the exit status is the command's."
+)]
+pub(crate) struct RecordArgs {
+    /// The file to record into.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Time between two looks.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+    /// The file never grows beyond this.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = parse_record_size)]
+    pub(crate) size: Bytes,
+    /// What is older goes.
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = parse_age)]
+    pub(crate) keep: Duration,
+    /// End after so many looks.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
+    /// A command to run and watch.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode replay load.hnr                        the screen of `top`; P pauses, blank steps\n  homenode replay load.hnr --text --at +10m       as `stat` shows it, 10 minutes after the start\n  homenode replay load.hnr --json --at 2026-11-21T18:00:00Z"
+)]
+pub(crate) struct ReplayArgs {
+    /// The recording.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The moment: +10m after the start, or 2026-11-21T18:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) at: Option<Moment>,
+    /// What a row is.
+    #[arg(long, value_enum, default_value_t = ViewArg::Workloads)]
+    pub(crate) view: ViewArg,
+    /// Print one moment, the last unless said otherwise, also on a terminal.
+    #[arg(long)]
+    pub(crate) text: bool,
+    /// Print one moment as JSON (schema homenode.stat/1).
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show this many rows.
+    #[arg(long, value_name = "COUNT", default_value_t = 15)]
+    pub(crate) top: usize,
+}
+
+/// A moment of a recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// So long after its start.
+    After(Duration),
+    /// Since 1970.
+    At(Duration),
+}
+
+impl Moment {
+    /// Since 1970, in a recording that starts then.
+    pub(crate) fn since_epoch(self, start: Duration) -> Duration {
+        match self {
+            Self::After(time) => start + time,
+            Self::At(time) => time,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode stat                     nodes, a verdict, who has most memory elsewhere\n  homenode stat 4711 4712 --watch\n  homenode stat --view vms --json | jq '.rows[] | {name, home, locality}'\n\nNHN is the home node, where it runs; NRMEM its memory on other nodes, N%L the part on its home."
+)]
+pub(crate) struct StatArgs {
+    /// Only these processes.
+    #[arg(value_name = "PID")]
+    pub(crate) pids: Vec<u32>,
+    /// What a row is.
+    #[arg(long, value_enum, default_value_t = ViewArg::Workloads)]
+    pub(crate) view: ViewArg,
+    /// Time between the two looks that are compared.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_interval)]
+    pub(crate) interval: Duration,
+    /// Go on until interrupted.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Show this many rows.
+    #[arg(long, value_name = "COUNT", default_value_t = 15)]
+    pub(crate) top: usize,
+    /// Print JSON (schema homenode.stat/1), a line for each look.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What a row stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ViewArg {
+    /// A process.
+    Processes,
+    /// A virtual machine, a container, a systemd unit, or a process outside of all.
+    Workloads,
+    /// A virtual machine.
+    Vms,
+    /// A container.
+    Containers,
+    /// A process with all its children.
+    Trees,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  homenode maps 4711\n  homenode maps 4711 --exact --json | jq .away_that_matters\n\nUp to 1 GiB every page is counted, which holds the process up for some 10 ms; beyond, a sample is\ntaken, which it does not feel, unless --exact asks for all."
+)]
+pub(crate) struct MapsArgs {
+    /// The process.
+    #[arg(value_name = "PID")]
+    pub(crate) pid: u32,
+    /// Count every page, however large the process is (some 10 ms per GiB).
+    #[arg(long, conflicts_with = "sampled")]
+    pub(crate) exact: bool,
+    /// Take a sample, however small it is.
+    #[arg(long)]
+    pub(crate) sampled: bool,
+    /// Show all mappings, not the 20 with most memory.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Look again each time this has passed.
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s", value_parser = parse_interval)]
+    pub(crate) watch: Option<Duration>,
+    /// Print JSON (schema homenode.maps/1).
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -207,6 +388,62 @@ fn parse_budget(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// `16MiB`.
+fn parse_record_size(text: &str) -> Result<Bytes, String> {
+    let size: Bytes = text.parse().map_err(|error| format!("{error}"))?;
+    if size < Bytes(1 << 20) {
+        return Err("expected at least 1MiB".to_owned());
+    }
+    Ok(size)
+}
+
+/// `10m`, `24h`, `7d`.
+fn parse_age(text: &str) -> Result<Duration, String> {
+    parse_time(text)
+        .filter(|age| !age.is_zero())
+        .ok_or_else(|| "expected a time with its unit, such as 10m, 24h or 7d".to_owned())
+}
+
+/// `+10m` or `2026-11-21T18:00:00Z`.
+fn parse_moment(text: &str) -> Result<Moment, String> {
+    let after = text
+        .strip_prefix('+')
+        .map(|time| parse_time(time).map(Moment::After));
+    after
+        .unwrap_or_else(|| parse_timestamp(text).map(Moment::At))
+        .ok_or_else(|| {
+            "expected +10m after the start, or a time such as 2026-11-21T18:00:00Z".to_owned()
+        })
+}
+
+/// RFC 3339 in UTC, from 1970 on.
+fn parse_timestamp(text: &str) -> Option<Duration> {
+    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let three = |text: &str, separator| -> Option<[u64; 3]> {
+        let mut parts = text.split(separator).map(|part| part.parse().ok());
+        let found = [parts.next()??, parts.next()??, parts.next()??];
+        parts.next().is_none().then_some(found)
+    };
+    let [year, month, day] = three(date, '-')?;
+    let [hour, minute, second] = three(time, ':')?;
+    let sane = (1970..=9999).contains(&year)
+        && (1..=12).contains(&month)
+        && (1..=31).contains(&day)
+        && hour < 24
+        && minute < 60
+        && second < 61;
+    // Years begin in March, so that leap days come last.
+    let (year, month) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
+    sane.then(|| {
+        Duration::from_secs((days - 719_469) * 86_400 + hour * 3600 + minute * 60 + second)
+    })
+}
+
 /// `500ms`, `2s`, `1m`.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let interval =
@@ -229,6 +466,8 @@ pub(crate) fn parse_time(text: &str) -> Option<Duration> {
         "ms" => Some(1),
         "s" => Some(1000),
         "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        "d" => Some(86_400_000),
         _ => None,
     };
     number
@@ -267,6 +506,29 @@ mod tests {
     }
 
     #[test]
+    fn moments_are_after_the_start_or_in_utc() {
+        let seconds = |text| match parse_moment(text) {
+            Ok(Moment::At(time)) => time.as_secs(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(seconds("1970-01-01T00:00:00Z"), 0);
+        assert_eq!(seconds("2000-02-29T00:00:00Z"), 951_782_400);
+        assert_eq!(seconds("2026-08-01T00:00:00Z"), 1_785_542_400);
+        let after = Duration::from_secs(600);
+        assert_eq!(parse_moment("+10m"), Ok(Moment::After(after)));
+        for text in [
+            "",
+            "10m",
+            "+",
+            "2026-13-01T00:00:00Z",
+            "2026-01-01",
+            "x-y-zT1:2:3Z",
+        ] {
+            parse_moment(text).unwrap_err();
+        }
+    }
+
+    #[test]
     fn intervals_carry_their_unit() {
         assert_eq!(parse_interval("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_interval("2s"), Ok(Duration::from_secs(2)));
@@ -275,7 +537,7 @@ mod tests {
             "5",
             "s",
             "-1s",
-            "1h",
+            "2h",
             "0s",
             "99999999999999999999s",
             "61m",

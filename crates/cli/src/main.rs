@@ -12,12 +12,16 @@ mod measure;
 mod migrate;
 mod near;
 mod place;
+mod record;
 mod report;
 mod run;
 mod source;
+mod stat;
 mod terminal;
+mod top;
 mod topo;
 mod translate;
+mod watch;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -53,6 +57,11 @@ fn main() -> ExitCode {
         Command::Capture(args) => capture::run(args, machine, &mut out).map(success),
         Command::Migrate(args) => migrate::run(args, machine, &mut out),
         Command::Measure(args) => measure::run(args, machine, &mut out),
+        Command::Stat(args) => stat::run(args, machine, &mut out).map(success),
+        Command::Maps(args) => stat::run_maps(args, machine, &mut out).map(success),
+        Command::Top(args) => top::run(args, machine, &mut out).map(success),
+        Command::Record(args) => record::record(args, machine, &mut out),
+        Command::Replay(args) => record::replay(args, &mut out).map(success),
         Command::Link(args) => link::run(args, &mut out).map(success),
     };
     match done.and_then(|status| {

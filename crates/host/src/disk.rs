@@ -99,6 +99,19 @@ impl<T: Open> Files for T {
         Ok(buffer)
     }
 
+    fn read_record<'buffer>(
+        &self,
+        path: &str,
+        buffer: &'buffer mut Buffer,
+    ) -> Result<&'buffer [u8], FileError> {
+        let file = self
+            .open(path, OPEN)
+            .map_err(|error| FileError::new(path, error))?;
+        read_open(file.as_fd(), FIRST_READ_BYTES, true, buffer)
+            .map_err(|error| FileError::new(path, error))?;
+        Ok(buffer)
+    }
+
     fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
         let names = || {
             let folder = self.open(directory, OPEN | OFlags::DIRECTORY)?;

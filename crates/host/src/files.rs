@@ -41,6 +41,23 @@ pub trait Files {
     /// Whether there is such a directory, and this user may know.
     fn is_folder(&self, path: &str) -> bool;
 
+    /// Reads a file that the kernel writes as one record, such as `/proc/<pid>/stat`.
+    ///
+    /// A live machine is asked once, where [`Self::read`] asks again until nothing more comes: a
+    /// record that fits into the buffer comes whole (`seq_read_iter()`, `fs/seq_file.c`, Linux
+    /// 6.12).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read_head`].
+    fn read_record<'buffer>(
+        &self,
+        path: &str,
+        buffer: &'buffer mut Buffer,
+    ) -> Result<&'buffer [u8], FileError> {
+        self.read(path, buffer)
+    }
+
     /// Reads a file into `buffer`, up to [`READ_LIMIT_BYTES`].
     ///
     /// # Errors

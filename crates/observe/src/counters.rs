@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use homenode_units::Reading;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ParseError;
 
@@ -9,7 +9,7 @@ use crate::ParseError;
 ///
 /// They count where pages were *handed out*, not who uses them afterwards: none of them says
 /// "remote access".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters<T> {
     /// Pages placed on this node as intended.
     pub numa_hit: T,

@@ -1,5 +1,5 @@
 use homenode_units::{Bytes, Reading};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::ParseError;
 
@@ -8,7 +8,7 @@ use crate::ParseError;
 /// Unit: bytes. Shape: one per node. Source: `/sys/devices/system/node/node<n>/meminfo`, by the
 /// name given with each field; see `proc_meminfo(5)`. The parts overlap and leave gaps (memory of
 /// drivers, for one, is in none), so they need not add up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryUse {
     /// Memory the kernel manages here: `MemTotal`.
     pub total: Bytes,

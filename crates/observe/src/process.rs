@@ -115,7 +115,7 @@ pub fn read_processes(files: &(impl Files + ?Sized)) -> Result<ProcessList, Obse
 }
 
 /// The names of users, by id; empty where `/etc/passwd` cannot be read.
-fn read_users(files: &(impl Files + ?Sized)) -> BTreeMap<u32, String> {
+pub(crate) fn read_users(files: &(impl Files + ?Sized)) -> BTreeMap<u32, String> {
     let mut buffer = Buffer::new();
     let Ok(text) = files.read("/etc/passwd", &mut buffer) else {
         return BTreeMap::new();

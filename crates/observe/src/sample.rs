@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use homenode_host::{Buffer, Files};
 use homenode_units::{NodeId, NodeSet, Reading};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::counters::rates_between_counters;
 use crate::{Counters, MemoryUse, NodeCounters, parse_meminfo};
@@ -17,7 +17,7 @@ pub struct Sample {
 }
 
 /// The state of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSample {
     /// The node.
     pub node: NodeId,

@@ -3,16 +3,16 @@
 mod findings;
 #[cfg(test)]
 mod fixture;
-mod format;
+pub(crate) mod format;
 mod gather;
 mod html;
 mod html_style;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(crate) mod text;
 
 use homenode_measure::Document;
-use homenode_observe::{Counters, Locality, MemoryUse, NodeCounters, Process};
+use homenode_observe::{Counters, Locality, MemoryUse, NodeCounters, Process, Row};
 use homenode_topology::{Topology, Verdict};
 use homenode_units::{Bytes, NodeId, NodeSet, Reading};
 use serde::Serialize;
@@ -48,6 +48,8 @@ pub struct MachineReport {
     pub interval_seconds: Reading<f64>,
     /// The processes with most memory, most first.
     pub processes: Reading<Vec<ProcessReport>>,
+    /// Workloads with memory away from their home, most remote memory first.
+    pub who_pays: Reading<Vec<Row>>,
     /// How many processes have memory of their own, shown or not.
     pub processes_total: usize,
     /// Memory of all processes; what several share is counted for each. Unit: bytes.

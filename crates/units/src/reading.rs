@@ -1,6 +1,6 @@
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A value, or the reason why there is none.
 ///
@@ -67,5 +67,20 @@ impl<T: Serialize> Serialize for Reading<T> {
             Self::Known(value) => value.serialize(serializer),
             Self::Absent { why } => Absent { absent: why }.serialize(serializer),
         }
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Reading<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written<T> {
+            Absent { absent: String },
+            Known(T),
+        }
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Absent { absent } => Self::Absent { why: absent },
+            Written::Known(value) => Self::Known(value),
+        })
     }
 }

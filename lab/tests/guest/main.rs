@@ -10,6 +10,7 @@ mod memory_tools;
 mod migrate;
 mod numactl;
 mod numastat;
+mod observe;
 mod run;
 mod support;
 mod topology;

@@ -63,14 +63,19 @@ impl Placement {
     }
 
     fn locate(&self, seed: u64) -> Result<Locality, LocateError> {
+        self.locate_with(seed, None).map(|located| located.locality)
+    }
+
+    fn locate_with(&self, seed: u64, resident: Option<Bytes>) -> Result<Located, LocateError> {
         let nodes = NodeSet::parse_list("0-2").unwrap();
         let mut random = Random::new(seed);
-        locate(
+        locate_in_mappings(
             &self.maps(),
             self,
             PID,
             &nodes,
             Effort::default(),
+            resident,
             &mut random,
         )
     }
@@ -208,6 +213,46 @@ fn all_on_one_node_is_no_certainty() {
 }
 
 #[test]
+fn shares_by_mapping_add_up() {
+    let placement = Placement {
+        ranges: vec![
+            range(0x10_0000, 300_000, 1, 1000),
+            range(0x7f00_0000_0000, 100_000, 1, 0),
+        ],
+        ..Placement::default()
+    };
+    let located = placement.locate_with(5, None).unwrap();
+    let first = located.share_in(NodeId(0), |mapping| mapping == 0);
+    let second = located.share_in(NodeId(1), |mapping| mapping == 1);
+    assert!((first.share - 0.75).abs() < 0.05, "{first:?}");
+    assert!((first.share + second.share - 1.0).abs() < 1e-9);
+    assert!(located.share_in(NodeId(0), |mapping| mapping == 1).share < 1e-9);
+    assert!(first.low < first.share && first.share < first.high);
+}
+
+/// As under automatic balancing on Linux 6.1: half of the memory on node 0 is hidden.
+#[test]
+fn what_the_kernel_hides_widens_the_bound() {
+    let placement = Placement {
+        // Visible are 100,000 pages, a third of them on node 0; resident are 150,000.
+        ranges: vec![range(0x10_0000, 200_000, 2, 333)],
+        ..Placement::default()
+    };
+    let whole = placement
+        .locate_with(1, Some(Bytes(100_000 * 4096)))
+        .unwrap();
+    assert!(whole.locality.unseen < 1e-9, "{:?}", whole.locality);
+    let hidden = placement
+        .locate_with(1, Some(Bytes(150_000 * 4096)))
+        .unwrap()
+        .locality;
+    assert!((hidden.unseen - 0.35).abs() < 0.03, "{hidden:?}");
+    // The hidden third may all be on node 0: then it holds 55 %.
+    assert!(hidden.nodes[0].high > 0.55, "{hidden:?}");
+    assert!(hidden.nodes[0].low < 0.24, "{hidden:?}");
+}
+
+#[test]
 fn small_processes_are_read_whole() {
     let placement = Placement {
         ranges: vec![range(0x10_0000, 3000, 3, 700)],
@@ -233,10 +278,8 @@ fn pages_are_numbered_across_ranges() {
     let mappings =
         parse_maps("1000-3000 rw-p 0 0:0 0\n5000-6000 ---p 0 0:0 0\n8000-9000 r--p 0 0:0 0\n");
     let pages = Pages::new(&mappings.unwrap(), 4096);
-    let addresses: Vec<usize> = (0..pages.count)
-        .map(|number| pages.address(number))
-        .collect();
-    assert_eq!(addresses, [0x1000, 0x2000, 0x8000]);
+    let pages: Vec<_> = (0..pages.count).map(|number| pages.page(number)).collect();
+    assert_eq!(pages, [(0x1000, 0), (0x2000, 0), (0x8000, 2)]);
 }
 
 #[test]
@@ -304,4 +347,47 @@ fn this_process_lies_on_nodes_that_are_there() {
         Err(error) => panic!("{error:?}"),
     }
     drop(memory);
+}
+
+/// All pages on node 0.
+struct AllOnOne;
+
+impl Probe for AllOnOne {
+    fn page_size(&self) -> Bytes {
+        Bytes(4096)
+    }
+
+    fn page_nodes(
+        &self,
+        _: Pid,
+        _: &[usize],
+        statuses: &mut [PageStatus],
+    ) -> Result<(), QueryError> {
+        statuses.fill(PageStatus::OnNode(NodeId(0)));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_hundred_thousand_mappings_are_all_reached() {
+    let count = 100_000;
+    let lines: String = (0..count)
+        .map(|i| {
+            let start = 0x1000_0000 + i * 0x3000;
+            format!("{start:x}-{:x} rw-p 00000000 00:00 0 \n", start + 0x2000)
+        })
+        .collect();
+    let mut machine = Snapshot::default();
+    machine.add_file("/proc/812/maps", lines);
+    let mut random = Random::new(1);
+    let effort = Effort::default();
+    let nodes = NodeSet::first(1);
+    let located =
+        locate_in_mappings(&machine, &AllOnOne, PID, &nodes, effort, None, &mut random).unwrap();
+    assert_eq!(located.mappings.len(), count);
+    // One draw from each of 1,024 slices: none of them can have come from the same hundredth.
+    let first = located
+        .share_in(NodeId(0), |mapping| mapping < count / 100)
+        .share;
+    assert!((first - 0.01).abs() < 0.002, "{first}");
 }

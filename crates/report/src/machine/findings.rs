@@ -408,6 +408,7 @@ mod tests {
             high,
         };
         shown[0].locality = Reading::Known(Locality {
+            unseen: 0.0,
             method: Method::Sampled {
                 samples: 100,
                 draws: 100,

@@ -120,9 +120,21 @@ fn add_process(files: &mut Snapshot, pid: u32, name: &str, uid: u32, kib: u64, c
              Cpus_allowed_list:\t{cpus}\nMems_allowed_list:\t0-1\n"
         ),
     );
+    // All of them last ran on CPU 3.
+    files.add_file(
+        &format!("/proc/{pid}/stat"),
+        format!(
+            "{pid} ({name}) S 1 1 1 0 -1 4194560 0 0 0 0 100 0 0 0 20 0 1 0 50 900000 {} 1 1 1 0 \
+             0 0 0 0 0 0 0 0 0 17 3 0 0\n",
+            kib / 4
+        ),
+    );
     files.add_file(
         &format!("/proc/{pid}/maps"),
-        "7f0000000000-7f0040000000 rw-p 00000000 00:00 0 \n",
+        format!(
+            "7f0000000000-{:x} rw-p 00000000 00:00 0 \n",
+            0x7f00_0000_0000u64 + kib * 1024
+        ),
     );
 }
 

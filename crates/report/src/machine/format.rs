@@ -7,7 +7,7 @@ use homenode_observe::{Locality, Method};
 use homenode_units::NodeSet;
 
 /// What each counter means, in the order of [`homenode_observe::COUNTER_NAMES`].
-pub(super) const COUNTER_MEANINGS: [&str; 6] = [
+pub(crate) const COUNTER_MEANINGS: [&str; 6] = [
     "pages placed here as wanted",
     "pages placed here although another node was wanted, which had no room",
     "pages wanted here and placed elsewhere, for lack of room",
@@ -18,7 +18,7 @@ pub(super) const COUNTER_MEANINGS: [&str; 6] = [
 
 /// Text that others chose, made safe to show on a terminal: what could move the cursor, change
 /// colours or turn the writing direction is shown as its number.
-pub(super) fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in text.chars() {
         let directs_text = matches!(
@@ -35,7 +35,7 @@ pub(super) fn harmless(text: &str) -> String {
 }
 
 /// The same made safe for HTML, in text and in quoted attributes.
-pub(super) fn html(text: &str) -> String {
+pub(crate) fn html(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for char in harmless(text).chars() {
         match char {
@@ -51,7 +51,7 @@ pub(super) fn html(text: &str) -> String {
 }
 
 /// At most `width` characters; what was cut shows as an ellipsis.
-pub(super) fn cut(text: &str, width: usize) -> String {
+pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }
@@ -61,7 +61,7 @@ pub(super) fn cut(text: &str, width: usize) -> String {
 }
 
 /// `70%`; what is neither none nor all never looks so.
-pub(super) fn percent(share: f64) -> String {
+pub(crate) fn percent(share: f64) -> String {
     match share {
         share if share > 0.0 && share < 0.01 => "<1%".to_owned(),
         share if share < 1.0 && share > 0.99 => ">99%".to_owned(),
@@ -70,7 +70,7 @@ pub(super) fn percent(share: f64) -> String {
 }
 
 /// `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() * 4 / 3);
     for (position, digit) in digits.chars().enumerate() {
@@ -83,7 +83,7 @@ pub(super) fn grouped(number: u64) -> String {
 }
 
 /// A rate without decimals unless it is small.
-pub(super) fn rate(per_second: f64) -> String {
+pub(crate) fn rate(per_second: f64) -> String {
     if per_second > 0.0 && per_second < 0.1 {
         return "<0.1".to_owned();
     }
@@ -100,7 +100,7 @@ pub(super) fn rate(per_second: f64) -> String {
 }
 
 /// `node 0`, `nodes 0-1`.
-pub(super) fn nodes_named(nodes: &NodeSet) -> String {
+pub(crate) fn nodes_named(nodes: &NodeSet) -> String {
     match nodes.len() {
         0 => "no node".to_owned(),
         1 => format!("node {nodes}"),
@@ -110,7 +110,7 @@ pub(super) fn nodes_named(nodes: &NodeSet) -> String {
 
 /// Shares by node, largest first: `1: 71%, 0: 29%`; what is below half a percent is left out, and
 /// what comes after the fourth is summed up.
-pub(super) fn shares(locality: &Locality) -> String {
+pub(crate) fn shares(locality: &Locality) -> String {
     const SHOWN_MAX: usize = 4;
     let mut shares: Vec<_> = locality
         .nodes
@@ -131,7 +131,7 @@ pub(super) fn shares(locality: &Locality) -> String {
 }
 
 /// How sure the shares are: `±3.1%`; empty where nothing was left to chance.
-pub(super) fn bound(locality: &Locality) -> String {
+pub(crate) fn bound(locality: &Locality) -> String {
     match locality.method {
         Method::OnlyNode | Method::AllPages { .. } => String::new(),
         Method::Sampled { .. } => format!("±{:.1}%", locality.bound() * 100.0),

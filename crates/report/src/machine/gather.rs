@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use homenode_host::{Buffer, Clock, Files, Probe};
 use homenode_observe::{
-    Effort, LocateError, NodeRates, ObserveError, Process, ProcessList, Random, Sample, locate,
-    on_only_node, rates_between, read_processes, read_sample,
+    Effort, LocateError, NodeRates, Observation, ObserveError, Process, ProcessList, Random, Row,
+    Sample, View, WatchOptions, Watcher, locate_in_mappings, on_only_node, rates_between,
+    read_processes, read_sample, rows,
 };
 use homenode_topology::{Topology, Verdict};
-use homenode_units::{NodeSet, Reading};
+use homenode_units::{Bytes, NodeSet, Reading};
 
 use super::format::timestamp;
 use super::{HostFacts, MachineReport, NodeReport, ProcessReport, UnreadableGroup, findings};
@@ -73,6 +74,19 @@ pub fn gather_live(
     let earlier = read_sample(host, &nodes, started);
     progress(Progress::ReadingProcesses);
     let list = read_processes(host);
+    let mut watcher = Watcher::new(
+        topology
+            .nodes
+            .iter()
+            .map(|node| (node.id, node.cpus.clone()))
+            .collect(),
+        WatchOptions {
+            seed: options.seed,
+            ..WatchOptions::default()
+        },
+    );
+    // On one node there is nothing to find.
+    let watched = (nodes.len() > 1).then(|| watcher.observe(host));
 
     let mut random = Random::new(options.seed);
     let total = options.process_count;
@@ -86,15 +100,16 @@ pub fn gather_live(
         if host.now().saturating_sub(started) > options.locate_limit {
             return Where::Failed("no time was left".to_owned());
         }
-        match locate(
+        match locate_in_mappings(
             host,
             host,
             process.pid,
             &nodes,
             Effort::default(),
+            Some(process.memory()),
             &mut random,
         ) {
-            Ok(locality) => Where::At(Reading::Known(locality)),
+            Ok(located) => Where::At(Reading::Known(located.locality)),
             Err(LocateError::Gone) => Where::Gone,
             Err(error) => Where::Failed(chain(&error)),
         }
@@ -105,6 +120,14 @@ pub fn gather_live(
         progress(Progress::Waiting { left });
         host.sleep(left);
     }
+    let who_pays = match watched {
+        None => Reading::absent("one node: no memory is remote"),
+        Some(Ok(before)) => match watcher.observe(host) {
+            Ok(after) => Reading::Known(payers(&before, &after)),
+            Err(error) => Reading::absent(chain(&error)),
+        },
+        Some(Err(error)) => Reading::absent(chain(&error)),
+    };
     let later = read_sample(host, &nodes, host.now());
     let elapsed = later.taken_at.saturating_sub(earlier.taken_at);
     let rates = rates_between(&earlier, &later);
@@ -114,7 +137,25 @@ pub fn gather_live(
         read_own_uid(host),
     );
     let interval = Reading::Known(elapsed.as_secs_f64());
-    assemble(facts, topology, verdict, later, &rates, interval, processes)
+    let mut report = assemble(facts, topology, verdict, later, &rates, interval, processes);
+    report.who_pays = who_pays;
+    report
+}
+
+/// The workloads with most memory away from their home.
+fn payers(before: &Observation, after: &Observation) -> Vec<Row> {
+    const COUNT: usize = 5;
+    /// Less is noise: program text, libraries.
+    const REMOTE_MIN: Bytes = Bytes(16 << 20);
+    let mut payers = rows(Some(before), after, View::Workloads);
+    payers.retain(|row| {
+        row.remote
+            .known()
+            .is_some_and(|&remote| remote > REMOTE_MIN)
+    });
+    payers.sort_by_key(|row| std::cmp::Reverse(row.remote.known().copied()));
+    payers.truncate(COUNT);
+    payers
 }
 
 /// Looks at a captured machine: what needs the running one is absent.
@@ -266,6 +307,7 @@ fn assemble(
         nodes,
         interval_seconds,
         processes: chosen.shown,
+        who_pays: Reading::absent("a captured machine does not run"),
         processes_total: chosen.list.processes.len(),
         processes_memory: chosen.list.processes.iter().map(Process::memory).sum(),
         unreadable: chosen

@@ -44,6 +44,7 @@ pub fn report_html(report: &MachineReport, drawing: Option<&str>) -> String {
     memory(&mut out, report);
     cost(&mut out, report);
     processes(&mut out, report);
+    who_pays(&mut out, report);
     if let (Reading::Known(distances), None) = (&report.topology.distances, report.only_node()) {
         distance_table(&mut out, distances);
     }
@@ -286,6 +287,37 @@ fn processes(out: &mut String, report: &MachineReport) {
         );
     }
     out.push_str("</p>\n</section>\n");
+}
+
+/// Who has memory away from its home; nothing where that is nobody.
+fn who_pays(out: &mut String, report: &MachineReport) {
+    let Some(payers) = report.who_pays.known().filter(|payers| !payers.is_empty()) else {
+        return;
+    };
+    out.push_str(
+        "<section class=\"payers\">\n<h2>Who pays for remote memory</h2>\n<table>\n<thead><tr>\
+         <th>Process</th><th>Name</th><th>Runs on node</th><th>Memory</th><th>Elsewhere</th>\
+         <th>Local</th></tr></thead>\n<tbody>\n",
+    );
+    for row in payers {
+        let remote = row
+            .remote
+            .known()
+            .map_or("n/a".to_owned(), ToString::to_string);
+        let local = row
+            .locality
+            .known()
+            .map_or("n/a".to_owned(), |&share| percent(share));
+        let _ = writeln!(
+            out,
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{remote}</td><td>{local}</td></tr>",
+            row.id.pid,
+            html(&crate::stat::name(row)),
+            row.home,
+            row.memory,
+        );
+    }
+    out.push_str("</tbody>\n</table>\n</section>\n");
 }
 
 fn process_row(out: &mut String, report: &MachineReport, process: &ProcessReport) {

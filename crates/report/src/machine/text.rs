@@ -26,6 +26,7 @@ pub fn report_text(report: &MachineReport, width: usize) -> String {
     memory(&mut out, report, width);
     out.push_str(&crate::measure::cost_text(&report.measured, width));
     processes(&mut out, report, width);
+    who_pays(&mut out, report, width);
     allocations(&mut out, report, width);
     next_steps(&mut out, report, width);
     out
@@ -218,6 +219,17 @@ fn processes(out: &mut String, report: &MachineReport, width: usize) {
     }
 }
 
+/// Who has memory away from its home; nothing where that is nobody.
+fn who_pays(out: &mut String, report: &MachineReport, width: usize) {
+    let Some(payers) = report.who_pays.known().filter(|payers| !payers.is_empty()) else {
+        return;
+    };
+    out.push_str("\nWho pays for remote memory (NHN: where it runs, NRMEM: memory elsewhere)\n");
+    for line in crate::stat::row_lines(payers, report.nodes.len(), width) {
+        let _ = writeln!(out, "{line}");
+    }
+}
+
 fn process_row(process: &ProcessReport) -> Vec<String> {
     const NAME_WIDTH: usize = 15;
     const USER_WIDTH: usize = 10;
@@ -324,7 +336,7 @@ fn next_steps(out: &mut String, report: &MachineReport, width: usize) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
@@ -333,7 +345,7 @@ enum Align {
 ///
 /// Columns beyond `aligns` are right-aligned. A row with fewer cells than the first ends in a
 /// remark, which widens no column.
-fn aligned(rows: &[Vec<String>], aligns: &[Align]) -> Vec<String> {
+pub(crate) fn aligned(rows: &[Vec<String>], aligns: &[Align]) -> Vec<String> {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {

@@ -1,0 +1,351 @@
+//! stat, maps, top, record and replay, as people and scripts meet them.
+
+#![expect(clippy::disallowed_methods, reason = "tests look at files themselves")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+fn homenode(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_homenode"))
+        .args(arguments)
+        .env_remove("HOMENODE_ROOT")
+        .stdin(Stdio::null())
+        .output()
+        .expect("the program starts")
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    let output = homenode(arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// The error line of a run that must fail as all do: status 2, a line `error:`, a line `help:`.
+fn refused(arguments: &[&str]) -> String {
+    let output = homenode(arguments);
+    let stderr = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!(lines.len(), 2, "{arguments:?}: {stderr}");
+    assert!(
+        lines[0].starts_with("error: ") && lines[1].starts_with("help: "),
+        "{stderr}"
+    );
+    lines[0].to_owned()
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+fn scratch(name: &str) -> String {
+    let path: PathBuf = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_file(&path);
+    path.display().to_string()
+}
+
+/// A child that goes away with the test.
+struct Running(Child);
+
+impl Running {
+    fn start(program: &str, arguments: &[&str]) -> Option<Self> {
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        child.ok().map(Self)
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn stat_shows_nodes_and_processes() {
+    let own = std::process::id().to_string();
+    let text = stdout(&["stat", "--interval", "100ms", "--view", "processes"]);
+    for word in ["node", "hit/s", "NRMEM", "N%L", "NHN"] {
+        assert!(text.contains(word), "no {word} in\n{text}");
+    }
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 80),
+        "{text}"
+    );
+    let stat = json(&stdout(&["stat", &own, "--interval", "100ms", "--json"]));
+    assert_eq!(stat["schema"], "homenode.stat/1");
+    let rows = stat["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["id"]["pid"].to_string(), own);
+    assert!(rows[0]["memory"].as_u64().expect("bytes") > 0);
+}
+
+#[test]
+fn maps_shows_what_numa_maps_counts() {
+    let sleep = Running::start("sleep", &["100"]).expect("sleep");
+    thread::sleep(Duration::from_millis(100));
+    let maps = json(&stdout(&["maps", &sleep.pid(), "--exact", "--json"]));
+    assert_eq!(maps["schema"], "homenode.maps/1");
+    let text = fs::read_to_string(format!("/proc/{}/numa_maps", sleep.pid())).expect("a process");
+    let pages: u64 = text
+        .split_ascii_whitespace()
+        .filter_map(|word| {
+            word.strip_prefix('N')?
+                .split_once('=')?
+                .1
+                .parse::<u64>()
+                .ok()
+        })
+        .sum();
+    assert_eq!(maps["memory"].as_u64(), Some(pages * 4096), "{maps:#}");
+    let text = stdout(&["maps", &sleep.pid()]);
+    assert!(text.contains("(sleep)") && text.contains("libc"), "{text}");
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    assert!(refused(&["maps", "99999999"]).contains("no process 99999999"));
+    assert!(refused(&["stat", "99999999"]).contains("no process 99999999"));
+    // Root may look at it, and finds a thread of the kernel.
+    assert!(refused(&["maps", "2"]).contains("process 2"));
+    assert!(refused(&["record"]).contains("expected a file"));
+    assert!(refused(&["top"]).contains("no terminal"));
+    assert!(refused(&["replay", "/etc/passwd"]).contains("expected a recording"));
+    assert!(refused(&["replay", "/nowhere"]).contains("/nowhere"));
+    let empty = scratch("empty.hnr");
+    fs::write(&empty, "").expect("room");
+    assert!(refused(&["replay", &empty]).contains("an empty file"));
+}
+
+#[test]
+fn the_csv_opens_in_another_parser() {
+    let text = stdout(&[
+        "top",
+        "--batch",
+        "--count",
+        "2",
+        "--interval",
+        "100ms",
+        "--rows",
+        "5",
+    ]);
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header");
+    assert!(
+        header.starts_with("\"(PDH-CSV 4.0) (UTC)(0)\",\"\\\\"),
+        "{header}"
+    );
+    assert!(header.contains(")\\NUMA % Local\""), "{header}");
+    // As Python's csv module, which is not ours, reads it.
+    let script = "import csv,sys\nrows=list(csv.reader(sys.stdin))\n\
+                  assert len({len(r) for r in rows})==1, [len(r) for r in rows]\n\
+                  [float(c) for r in rows[1:] for c in r[1:] if c]\nprint(len(rows))";
+    let python = Command::new("python3")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut python) = python else {
+        eprintln!("skipped: no python3");
+        return;
+    };
+    let mut input = python.stdin.take().expect("a pipe");
+    input.write_all(text.as_bytes()).expect("it reads");
+    drop(input);
+    let output = python.wait_with_output().expect("it ends");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        "3",
+        "{text}"
+    );
+}
+
+#[test]
+fn json_lines_are_those_of_stat() {
+    let text = stdout(&[
+        "top",
+        "--batch",
+        "--format",
+        "jsonl",
+        "--count",
+        "2",
+        "--interval",
+        "100ms",
+    ]);
+    let lines: Vec<Value> = text.lines().map(json).collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines.iter().all(|line| line["schema"] == "homenode.stat/1"));
+}
+
+#[test]
+fn a_recording_is_replayed_as_the_live_machine() {
+    let file = scratch("replayed.hnr");
+    stdout(&["record", &file, "--count", "3", "--interval", "100ms"]);
+    let stat = json(&stdout(&["replay", &file, "--json"]));
+    assert_eq!(stat["schema"], "homenode.stat/1");
+    assert!(!stat["rows"].as_array().expect("rows").is_empty());
+    let first = stdout(&["replay", &file, "--text", "--at", "+0s"]);
+    assert!(first.contains("1 of 3 observations"), "{first}");
+    // It goes on behind what is there, and zcat reads it all.
+    stdout(&["record", &file, "--count", "1", "--interval", "100ms"]);
+    assert!(stdout(&["replay", &file]).contains("4 of 4 observations"));
+    let mut zcat = Command::new("zcat");
+    zcat.stdin(fs::File::open(&file).expect("it is there"));
+    let Ok(output) = zcat.output() else {
+        eprintln!("skipped: no zcat");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(text.lines().map(json).count(), 5);
+}
+
+#[test]
+fn a_killed_recorder_leaves_a_recording() {
+    let file = scratch("killed.hnr");
+    let mut recorder = Running::start(
+        env!("CARGO_BIN_EXE_homenode"),
+        &["record", &file, "--interval", "10ms"],
+    )
+    .expect("it starts");
+    for _attempt in 0..500 {
+        thread::sleep(Duration::from_millis(10));
+        if fs::metadata(&file).is_ok_and(|file| file.len() > 20_000) {
+            break;
+        }
+    }
+    recorder.0.kill().expect("kill -9");
+    recorder.0.wait().expect("it ends");
+    let whole = stdout(&["replay", &file]);
+    assert!(whole.contains(" observations in "), "{whole}");
+    // As if killed in mid-write.
+    let length = fs::metadata(&file).expect("it is there").len();
+    let cut = fs::File::options()
+        .write(true)
+        .open(&file)
+        .expect("it is there");
+    cut.set_len(length - 7).expect("shorter");
+    let text = stdout(&["replay", &file]);
+    assert!(text.contains("is cut off"), "{text}");
+    stdout(&["record", &file, "--count", "1", "--interval", "100ms"]);
+    assert!(!stdout(&["replay", &file]).contains("cut off"));
+}
+
+#[test]
+fn a_full_disk_is_said_and_ends_the_recording() {
+    let error = refused(&["record", "/dev/full", "--count", "1"]);
+    assert!(
+        error.contains("/dev/full") && error.contains("No space"),
+        "{error}"
+    );
+}
+
+#[test]
+fn record_runs_a_command_and_passes_its_status_on() {
+    let output = homenode(&[
+        "record",
+        "--interval",
+        "50ms",
+        "--",
+        "sh",
+        "-c",
+        "sleep 0.3; exit 3",
+    ]);
+    assert_eq!(output.status.code(), Some(3));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for words in ["run time 0.", "numa_miss", "N%L", "100"] {
+        assert!(text.contains(words), "no {words} in {text}");
+    }
+    assert!(refused(&["record", "--", "/no/such/program"]).contains("/no/such/program"));
+}
+
+/// A real virtual machine: it runs its firmware, which is enough to fill some of its memory.
+#[test]
+fn a_virtual_machine_is_told_apart_into_guest_and_overhead() {
+    let Some(qemu) = Running::start(
+        "qemu-system-x86_64",
+        &[
+            "-accel",
+            "tcg,thread=multi",
+            "-smp",
+            "2",
+            "-m",
+            "96",
+            "-object",
+            "memory-backend-ram,id=ram0,size=96M",
+            "-machine",
+            "q35,memory-backend=ram0",
+            "-name",
+            "guest=web (1),debug-threads=on",
+            "-display",
+            "none",
+            "-nodefaults",
+        ],
+    ) else {
+        eprintln!("skipped: no qemu-system-x86_64");
+        return;
+    };
+    thread::sleep(Duration::from_millis(1500));
+    let maps = json(&stdout(&["maps", &qemu.pid(), "--exact", "--json"]));
+    let mappings = maps["mappings"].as_array().expect("mappings");
+    let bytes = |guest: bool| -> u64 {
+        let chosen = mappings.iter().filter(|mapping| mapping["guest"] == guest);
+        let nodes =
+            chosen.flat_map(|mapping| mapping["nodes"].as_object().expect("nodes").values());
+        nodes.map(|bytes| bytes.as_u64().expect("bytes")).sum()
+    };
+    let guest: Vec<&Value> = mappings
+        .iter()
+        .filter(|mapping| mapping["guest"] == true)
+        .collect();
+    assert_eq!(guest.len(), 1, "{maps:#}");
+    assert_eq!(guest[0]["size"], 96 << 20);
+    assert!(bytes(true) > 0 && bytes(true) <= 96 << 20);
+    assert!(bytes(false) > 1 << 20);
+    assert_eq!(
+        bytes(true) + bytes(false),
+        maps["memory"].as_u64().expect("bytes")
+    );
+
+    let stat = json(&stdout(&[
+        "stat",
+        &qemu.pid(),
+        "--interval",
+        "200ms",
+        "--view",
+        "vms",
+        "--json",
+    ]));
+    let row = &stat["rows"][0];
+    assert_eq!(row["kind"], "vm");
+    assert_eq!(row["name"], "web (1)");
+    // By samples, beside what was counted page by page a moment ago.
+    let sampled = row["nodes"][0]["guest"].as_f64().expect("guest memory");
+    #[expect(clippy::cast_precision_loss, reason = "a comparison")]
+    let (counted, all) = (bytes(true) as f64, (bytes(true) + bytes(false)) as f64);
+    assert!(
+        (sampled - counted).abs() < 0.1 * all,
+        "{sampled} for {counted}"
+    );
+    let threads: Vec<String> = fs::read_dir(format!("/proc/{}/task", qemu.pid()))
+        .expect("threads")
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok())
+        .collect();
+    let vcpus = threads.iter().filter(|name| name.starts_with("CPU "));
+    assert_eq!(vcpus.count(), 2, "{threads:?}");
+}

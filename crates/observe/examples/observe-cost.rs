@@ -1,0 +1,136 @@
+//! What it costs to look at a large process: its victim, and who looks. For `cargo xtask bench
+//! observe`, which prints what this finds.
+//!
+//! * `observe-cost victim MIB`: fills memory in base pages, then times a small `mmap` + `munmap`
+//!   again and again; each line of standard input asks for the worst since the last one. Unit: ns.
+//!   What other programs did to it, taking its CPU away, does not count.
+//! * `observe-cost look ROUNDS PID PID`: times ways to look at two of them, in turn. Unit: µs.
+//! * `observe-cost sample PID SECONDS`, `observe-cost numa-maps PID SECONDS`: looks without pause.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a program that measures this machine"
+)]
+
+use std::io::BufRead as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use homenode_host::Live;
+use homenode_observe::{Effort, Random, locate};
+use homenode_sys::WorkMemory;
+use homenode_units::{NodeSet, Pid};
+
+fn main() -> Result<(), String> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |index: usize| -> Result<u64, String> {
+        let word = words.get(index).ok_or("expected another number")?;
+        word.parse()
+            .map_err(|_| format!("expected a number, found `{word}`"))
+    };
+    let pid = || Ok::<_, String>(Pid(u32::try_from(number(1)?).map_err(|e| e.to_string())?));
+    match words.first().map(String::as_str) {
+        Some("victim") => victim(number(1)?),
+        Some("look") => look(number(1)?, [number(2)?, number(3)?]),
+        Some("sample") => repeat(number(2)?, || sample(pid()?, Random::new(1).next_u64())),
+        Some("numa-maps") => repeat(number(2)?, || read_numa_maps(pid()?)),
+        _ => Err("expected victim, look, sample or numa-maps".to_owned()),
+    }
+}
+
+fn victim(mib: u64) -> Result<(), String> {
+    static WORST_NS: AtomicU64 = AtomicU64::new(0);
+    let show = |error: std::io::Error| error.to_string();
+    let bytes = usize::try_from(mib << 20).map_err(|error| error.to_string())?;
+    let mut memory = WorkMemory::map(bytes, None).map_err(show)?;
+    memory.without_huge_pages().map_err(show)?;
+    memory.fill(0..bytes, 1);
+    std::thread::spawn(|| {
+        let (mut rounds, mut lost) = (0u64, lost_cpu());
+        loop {
+            let began = Instant::now();
+            drop(WorkMemory::map(4096, None));
+            let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            rounds += 1;
+            if took > 10_000 || rounds % 256 == 0 {
+                // Who waits for a lock gives its CPU away; who is made to wait loses it.
+                let now = lost_cpu();
+                let undisturbed = now == lost;
+                lost = now;
+                if undisturbed {
+                    WORST_NS.fetch_max(took, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        line.map_err(show)?;
+        println!("{}", WORST_NS.swap(0, Ordering::Relaxed));
+    }
+    Ok(())
+}
+
+/// How often this thread lost its CPU to another.
+fn lost_cpu() -> String {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("nonvoluntary_ctxt_switches"));
+    line.unwrap_or_default().to_owned()
+}
+
+fn sample(pid: Pid, seed: u64) -> Result<(), String> {
+    let nodes = NodeSet::first(1);
+    let located = locate(
+        &Live,
+        &Live,
+        pid,
+        &nodes,
+        Effort::DECISION,
+        &mut Random::new(seed),
+    );
+    located.map(drop).map_err(|error| error.to_string())
+}
+
+fn read_numa_maps(pid: Pid) -> Result<(), String> {
+    let text = std::fs::read(format!("/proc/{pid}/numa_maps"));
+    text.map(drop).map_err(|error| error.to_string())
+}
+
+fn look(rounds: u64, pids: [u64; 2]) -> Result<(), String> {
+    let numastat = |pid: Pid| {
+        let run = std::process::Command::new("numastat")
+            .args(["-p", &pid.to_string()])
+            .output();
+        match run {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(format!("numastat: {}", output.status)),
+            Err(error) => Err(format!("numastat: {error}")),
+        }
+    };
+    for round in 0..rounds {
+        for (which, pid) in ["whole", "eighth"].into_iter().zip(pids) {
+            let pid = Pid(u32::try_from(pid).map_err(|error| error.to_string())?);
+            let timed = |name: &str, what: &dyn Fn() -> Result<(), String>| {
+                let began = Instant::now();
+                what()?;
+                println!("{which} {name} {}", began.elapsed().as_micros());
+                Ok::<_, String>(())
+            };
+            timed("sample", &|| sample(pid, round))?;
+            timed("numastat", &|| numastat(pid))?;
+            timed("numa_maps", &|| read_numa_maps(pid))?;
+        }
+    }
+    Ok(())
+}
+
+fn repeat(seconds: u64, mut what: impl FnMut() -> Result<(), String>) -> Result<(), String> {
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(seconds) {
+        what()?;
+    }
+    Ok(())
+}

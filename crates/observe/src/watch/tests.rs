@@ -1,0 +1,300 @@
+use std::cell::Cell;
+
+use homenode_host::{PageStatus, QueryError, Snapshot};
+use homenode_units::Bytes;
+
+use super::*;
+use crate::{View, rows};
+
+/// A machine with two nodes of two CPUs, whose processes have all pages on node 1.
+struct Machine {
+    files: Snapshot,
+    now: Cell<Duration>,
+    asked: Cell<u32>,
+}
+
+impl Files for Machine {
+    fn read_head<'buffer>(
+        &self,
+        path: &str,
+        limit_bytes: usize,
+        buffer: &'buffer mut Buffer,
+    ) -> Result<&'buffer [u8], FileError> {
+        self.files.read_head(path, limit_bytes, buffer)
+    }
+    fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
+        self.files.list(directory)
+    }
+    fn link(&self, path: &str) -> Result<String, FileError> {
+        self.files.link(path)
+    }
+    fn is_folder(&self, path: &str) -> bool {
+        self.files.is_folder(path)
+    }
+}
+
+impl Clock for Machine {
+    fn now(&self) -> Duration {
+        self.now.get()
+    }
+    fn since_epoch(&self) -> Duration {
+        self.now.get()
+    }
+    fn sleep(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+    }
+}
+
+impl Probe for Machine {
+    fn page_size(&self) -> Bytes {
+        Bytes(4096)
+    }
+    fn page_nodes(
+        &self,
+        _: Pid,
+        _: &[usize],
+        statuses: &mut [PageStatus],
+    ) -> Result<(), QueryError> {
+        self.asked.set(self.asked.get() + 1);
+        // Asking takes a millisecond.
+        self.now.set(self.now.get() + Duration::from_millis(1));
+        statuses.fill(PageStatus::OnNode(NodeId(1)));
+        Ok(())
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        let mut files = Snapshot::default();
+        files.add_file("/sys/devices/system/node/online", "0-1\n");
+        files.add_file("/etc/passwd", "db:x:5:5::/:/bin/sh\n");
+        Self {
+            files,
+            now: Cell::new(Duration::from_secs(100)),
+            asked: Cell::new(0),
+        }
+    }
+
+    fn task(&mut self, path: &str, pid: u32, name: &str, numbers: [u64; 4]) {
+        let [started, ticks, threads, cpu] = numbers;
+        self.files.add_file(
+            &format!("{path}/stat"),
+            format!(
+                "{pid} ({name}) S 1 1 1 0 -1 4194560 0 0 0 0 {ticks} 0 0 0 20 0 {threads} 0 \
+                 {started} 900000 2560 1 1 1 0 0 0 0 0 0 0 0 0 0 17 {cpu} 0 0\n"
+            ),
+        );
+    }
+
+    fn process(&mut self, pid: u32, name: &str, numbers: [u64; 4]) {
+        let folder = format!("/proc/{pid}");
+        self.task(&folder, pid, name, numbers);
+        self.files.add_file(
+            &format!("{folder}/status"),
+            format!(
+                "Name:\t{name}\nUid:\t5\t5\t5\t5\nVmRSS:\t 10240 kB\nThreads:\t1\n\
+                 Cpus_allowed_list:\t0-3\n"
+            ),
+        );
+        self.files.add_file(
+            &format!("{folder}/maps"),
+            "10000000-10a00000 rw-p 00000000 00:00 0 \n",
+        );
+    }
+
+    fn watcher(&self, options: WatchOptions) -> Watcher {
+        let cpus = |list| CpuSet::parse_list(list).unwrap();
+        Watcher::new(
+            vec![(NodeId(0), cpus("0-1")), (NodeId(1), cpus("2-3"))],
+            options,
+        )
+    }
+}
+
+fn home(observation: &Observation) -> String {
+    observation.processes[0].home.to_string()
+}
+
+#[test]
+fn a_process_that_goes_to_its_memory_becomes_local() {
+    let mut machine = Machine::new();
+    machine.process(7, "pg", [50, 400, 1, 0]);
+    let mut watcher = machine.watcher(WatchOptions::default());
+    let first = watcher.observe(&machine).unwrap();
+    assert_eq!(home(&first), "0");
+    assert_eq!(first.processes[0].user, "db");
+    let row = &rows(None, &first, View::Processes)[0];
+    assert_eq!(row.remote, Reading::Known(Bytes(10 << 20)));
+    machine.sleep(Duration::from_secs(60));
+    machine.process(7, "pg", [50, 1400, 1, 3]);
+    let second = watcher.observe(&machine).unwrap();
+    assert_eq!(home(&second), "1");
+    let row = &rows(Some(&first), &second, View::Processes)[0];
+    assert_eq!(row.migrations, 1);
+    assert_eq!(row.remote, Reading::Known(Bytes(0)));
+    assert!((row.cpu.known().unwrap() - 10.0 / 60.0).abs() < 0.01);
+}
+
+#[test]
+fn a_number_given_again_is_a_new_process() {
+    let mut machine = Machine::new();
+    machine.process(7, "old", [50, 400, 1, 0]);
+    let mut watcher = machine.watcher(WatchOptions::default());
+    let first = watcher.observe(&machine).unwrap();
+    machine.sleep(Duration::from_secs(2));
+    machine.process(7, "new", [90, 1, 1, 3]);
+    let second = watcher.observe(&machine).unwrap();
+    assert_eq!(second.processes.len(), 1);
+    let process = &second.processes[0];
+    assert_eq!((process.name.as_str(), process.id.started), ("new", 90));
+    assert_eq!(home(&second), "1", "nothing of the old one's past");
+    assert_eq!(process.migrations, 0);
+    let row = &rows(Some(&first), &second, View::Processes)[0];
+    assert_eq!(row.cpu.why(), Some("it was not there before"));
+}
+
+#[test]
+fn threads_tell_where_a_process_runs() {
+    let mut machine = Machine::new();
+    machine.process(7, "wide", [50, 400, 3, 0]);
+    for (tid, ticks, cpu) in [(7, 10, 0), (8, 290, 2), (9, 100, 1)] {
+        machine.task(
+            &format!("/proc/7/task/{tid}"),
+            tid,
+            "t",
+            [50, ticks, 3, cpu],
+        );
+    }
+    let first = machine
+        .watcher(WatchOptions::default())
+        .observe(&machine)
+        .unwrap();
+    assert_eq!(home(&first), "0-1");
+    assert_eq!(
+        first.processes[0].ticks_on,
+        [(NodeId(0), 110), (NodeId(1), 290)]
+    );
+}
+
+#[test]
+fn page_queries_are_spread_over_rounds_and_all_get_their_turn() {
+    let mut machine = Machine::new();
+    for pid in 100..200 {
+        machine.process(pid, "p", [50, 1, 1, 0]);
+    }
+    let mut watcher = machine.watcher(WatchOptions {
+        first_budget: Duration::from_millis(10),
+        locate_budget: Duration::from_millis(10),
+        ..WatchOptions::default()
+    });
+    let located = |observation: &Observation| {
+        let known = observation.processes.iter();
+        known
+            .filter(|process| process.placed.known().is_some())
+            .count()
+    };
+    let first = watcher.observe(&machine).unwrap();
+    assert_eq!(located(&first), machine.asked.get() as usize);
+    assert!(
+        (5..20).contains(&machine.asked.get()),
+        "{}",
+        machine.asked.get()
+    );
+    let why = first
+        .processes
+        .iter()
+        .find_map(|process| process.placed.why());
+    assert_eq!(why, Some("not asked yet"));
+    let mut last = first;
+    for _round in 0..30 {
+        let before = machine.asked.get();
+        machine.sleep(Duration::from_secs(2));
+        last = watcher.observe(&machine).unwrap();
+        assert!(machine.asked.get() - before < 20);
+    }
+    assert_eq!(located(&last), 100);
+}
+
+#[test]
+fn an_idle_process_is_looked_at_seldom_and_wakes_up() {
+    let mut machine = Machine::new();
+    machine.process(7, "pg", [50, 400, 1, 0]);
+    let mut watcher = machine.watcher(WatchOptions::default());
+    for _round in 0..8 {
+        watcher.observe(&machine).unwrap();
+        machine.sleep(Duration::from_secs(2));
+    }
+    assert_eq!(watcher.idle.len(), 1);
+    machine.process(7, "pg", [50, 900, 1, 0]);
+    let ticks = [(); 3].map(|()| watcher.observe(&machine).unwrap().processes[0].ticks);
+    assert_eq!(ticks[2], 900, "{ticks:?}");
+    assert!(watcher.idle.is_empty());
+    // What ended is gone at once, idle or not.
+    for _round in 0..8 {
+        watcher.observe(&machine).unwrap();
+    }
+    machine.files = Machine::new().files;
+    machine.files.add_folder("/proc");
+    assert!(watcher.observe(&machine).unwrap().processes.is_empty());
+    assert!(watcher.idle.is_empty());
+}
+
+#[test]
+fn a_node_that_goes_offline_is_left_out() {
+    let mut machine = Machine::new();
+    machine.process(7, "pg", [50, 400, 1, 0]);
+    let mut watcher = machine.watcher(WatchOptions::default());
+    assert_eq!(watcher.observe(&machine).unwrap().nodes.len(), 2);
+    machine
+        .files
+        .add_file("/sys/devices/system/node/online", "1\n");
+    let mut last = None;
+    for _round in 0..9 {
+        last = Some(watcher.observe(&machine).unwrap());
+    }
+    let nodes = last.unwrap().nodes;
+    assert_eq!(nodes.len(), 1);
+    assert_eq!(nodes[0].node, NodeId(1));
+}
+
+#[test]
+fn kernel_threads_and_what_ended_are_left_out() {
+    let mut machine = Machine::new();
+    machine.process(7, "pg", [50, 1, 1, 0]);
+    machine.files.add_file(
+        "/proc/2/stat",
+        "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 2 0 0 1 1 1 0 0 0 0 0 0 0 0 0 0 17 0 0 0",
+    );
+    machine.files.add_folder("/proc/9");
+    machine.files.add_file("/proc/11/stat", "11 (odd");
+    let mut watcher = machine.watcher(WatchOptions::default());
+    let first = watcher.observe(&machine).unwrap();
+    assert_eq!(first.processes.len(), 1);
+    assert_eq!(first.unreadable, 1);
+    assert_eq!(watcher.kernel.len(), 1);
+}
+
+#[test]
+fn on_one_node_nothing_is_asked() {
+    let mut machine = Machine::new();
+    machine.process(7, "pg", [50, 1, 1, 0]);
+    machine
+        .files
+        .add_file("/sys/devices/system/node/online", "0\n");
+    let mut watcher = machine.watcher(WatchOptions::default());
+    let first = watcher.observe(&machine).unwrap();
+    assert_eq!(machine.asked.get(), 0);
+    assert_eq!(first.processes[0].placed.known().unwrap().nodes.len(), 1);
+}
+
+#[test]
+fn an_observation_can_be_stored() {
+    let mut machine = Machine::new();
+    machine.process(7, "a b\u{1b}", [50, 1, 1, 0]);
+    let first = machine
+        .watcher(WatchOptions::default())
+        .observe(&machine)
+        .unwrap();
+    let text = serde_json::to_string(&first).unwrap();
+    assert_eq!(serde_json::from_str::<Observation>(&text).unwrap(), first);
+}
