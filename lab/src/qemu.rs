@@ -1,5 +1,7 @@
 //! The command line of the emulator.
 
+use std::path::PathBuf;
+
 use homenode_units::Bytes;
 
 use crate::{HmatEntry, NodeShape, Shape};
@@ -24,12 +26,23 @@ const CPU: &str = "max,vendor=GenuineIntel,family=6,model=106,stepping=6";
 /// panics ("IO-APIC + timer doesn't work").
 const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check";
 
+/// The model keeps the TSCs of all CPUs within two microseconds of each other, and is their only
+/// clock: nothing else could judge it.
+const MODEL_KERNEL_ARGS: &str = " tsc=reliable";
+
 /// The arguments that make `shape` boot `kernel` with `initramfs`.
 ///
 /// The kernel's console is the emulator's standard error, where it says why it cannot start, too;
-/// the guest's second serial port is its standard output.
+/// the guest's second serial port is its standard output. `model` is what the plugin of
+/// [`GuestTime::Modelled`] is told: arguments as `name=value`.
 #[must_use]
-pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, time: GuestTime) -> Vec<String> {
+pub fn arguments(
+    shape: &Shape,
+    kernel: &str,
+    initramfs: &str,
+    time: &GuestTime,
+    model: &[String],
+) -> Vec<String> {
     let mut arguments = Arguments::default();
     let hmat = if shape.hmat.is_empty() {
         ""
@@ -37,8 +50,21 @@ pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, time: GuestTime) 
         ",hmat=on"
     };
     arguments.pair("-accel", ACCELERATOR);
-    if time == GuestTime::Counted {
-        arguments.pair("-icount", "shift=1,sleep=off");
+    let mut kernel_args = KERNEL_ARGS.to_owned();
+    match time {
+        GuestTime::Host => {}
+        GuestTime::Counted => arguments.pair("-icount", "shift=1,sleep=off"),
+        GuestTime::Modelled { plugin, seed } => {
+            arguments.pair("-icount", "shift=0,sleep=off");
+            // A comma ends an argument, a double one is a comma.
+            let plugin = plugin.to_string_lossy().replace(',', ",,");
+            let words = [&[plugin], model].concat();
+            arguments.pair("-plugin", words.join(","));
+            arguments.pair("-seed", seed.to_string());
+            // Else the date would go on with the host's.
+            arguments.pair("-rtc", "base=utc,clock=vm");
+            kernel_args.push_str(MODEL_KERNEL_ARGS);
+        }
     }
     arguments.pair("-machine", format!("q35{hmat}"));
     arguments.pair("-cpu", CPU);
@@ -74,13 +100,13 @@ pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, time: GuestTime) 
     arguments.pair("-initrd", initramfs);
     arguments.pair(
         "-append",
-        format!("{KERNEL_ARGS} {}", shape.kernel_args).trim_end(),
+        format!("{kernel_args} {}", shape.kernel_args).trim_end(),
     );
     arguments.0
 }
 
 /// What makes the clocks of a guest go on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GuestTime {
     /// The host's time: what else the host does shows as stalls.
     #[default]
@@ -89,6 +115,15 @@ pub enum GuestTime {
     /// same run takes the same time, however busy the host is. A CPU waits for the others for as
     /// long as the next timer is away, at most a tick of 4 ms.
     Counted,
+    /// As counted, at 1 ns an instruction, until the guest starts the model of its machine; from
+    /// then on each instruction and each access takes what the model says, and CPUs run at the same
+    /// time. Only for shapes that have a [`Shape::machine`].
+    Modelled {
+        /// The library `homenode_lab_plugin`.
+        plugin: PathBuf,
+        /// What the guest's random numbers come from: the kernel's layout, for one.
+        seed: u64,
+    },
 }
 
 /// One thread emulates all CPUs in turn.
@@ -168,7 +203,11 @@ mod tests {
 
     /// The values of every `option`.
     fn values(shape: &str, option: &str) -> Vec<String> {
-        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I", GuestTime::Host);
+        let shape = Shape::named(shape).unwrap();
+        values_of(&arguments(&shape, "K", "I", &GuestTime::Host, &[]), option)
+    }
+
+    fn values_of(arguments: &[String], option: &str) -> Vec<String> {
         arguments
             .windows(2)
             .filter(|pair| pair[0] == option)
@@ -232,6 +271,22 @@ mod tests {
                 "hmat-lb,initiator=0,target=1,hierarchy=memory,data-type=access-bandwidth,bandwidth=10240M",
             ]
         );
+    }
+
+    #[test]
+    fn a_modelled_machine_gets_the_plugin_and_a_clock_of_its_own() {
+        let time = GuestTime::Modelled {
+            plugin: "/a,b/plugin.so".into(),
+            seed: 7,
+        };
+        let shape = Shape::named("opteron").unwrap();
+        let arguments = arguments(&shape, "K", "I", &time, &["machine=M".to_owned()]);
+        let values = |option| values_of(&arguments, option);
+        assert_eq!(values("-plugin"), ["/a,,b/plugin.so,machine=M"]);
+        assert_eq!(values("-icount"), ["shift=0,sleep=off"]);
+        assert_eq!(values("-accel"), ["tcg,thread=single"]);
+        assert_eq!(values("-seed"), ["7"]);
+        assert!(values("-append")[0].contains("tsc=reliable"));
     }
 
     #[test]

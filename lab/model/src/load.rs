@@ -5,7 +5,8 @@
 //!
 //! * Latency grows with the use of the busiest resource on the way ([`LoadCurve`]): banks and buses
 //!   are shared long before they are full. What it grows by is a multiple of the lowest idle
-//!   latency through that resource, the same for all who use it.
+//!   latency through that resource, the same for all who use it. An idle latency is that of one
+//!   line at a time, whose own use does not count.
 //! * A full resource makes lines wait for their turn. With `n` lines in flight and one line served
 //!   per `s`, a line needs `n * s` from asking to having, however it is spread (Little's law); what
 //!   that exceeds the latency by is the wait, the same for all who ask. So nobody gets more than
@@ -162,7 +163,9 @@ impl Load {
             };
             let on_the_way = || path.fetch.iter().map(|&r| &self.resources[usize::from(r)]);
             let growth = on_the_way()
-                .map(|load| (growth(self.curve, load.used) - 1.0) * load.idle_ps)
+                .map(|load| {
+                    (growth(self.curve, load.used_by_others(self.curve)) - 1.0) * load.idle_ps
+                })
                 .fold(0.0, f64::max);
             let wait: f64 = on_the_way().map(|load| load.wait_ps).sum();
             pair.read_ps = whole(f64::from(path.read_ps) + growth + wait);
@@ -210,6 +213,17 @@ impl ResourceLoad {
             (in_flight_ps / window_ps * turn_ps - elsewhere_ps).max(0.0)
         };
         self.wait_ps += FRESH_WAIT * (wait - self.wait_ps);
+    }
+}
+
+impl ResourceLoad {
+    /// The part in use beside the one line that every latency was measured with.
+    fn used_by_others(&self, curve: LoadCurve) -> f64 {
+        if self.idle_ps <= 0.0 {
+            return self.used;
+        }
+        let one = (self.line_ps / self.idle_ps / curve.headroom).min(0.9);
+        (self.used - one).max(0.0) / (1.0 - one)
     }
 }
 

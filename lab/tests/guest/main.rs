@@ -11,4 +11,5 @@ mod numactl;
 mod numastat;
 mod run;
 mod support;
+mod timing;
 mod topology;

@@ -105,8 +105,9 @@ fn a_chase_costs_what_was_asked_for() {
         for store in [false, true] {
             let mut bench = Bench::new(Machine::example());
             let time = bench.alone(cpu, store, scattered(start));
-            // A single line in flight already uses a part of a controller, which costs 1 %.
-            assert!(near(time, expected, 0.01), "{cpu} {start}: {time}");
+            // Stores also send lines back, and so use more than a load does.
+            let part = if store { 0.01 } else { 0.001 };
+            assert!(near(time, expected, part), "{cpu} {start}: {time}");
         }
     }
 }
@@ -169,7 +170,7 @@ fn interleaved_memory_costs_the_average() {
     machine.interleave = vec![0, 1];
     for cpu in [0, 2] {
         let time = Bench::new(machine.clone()).alone(cpu, false, scattered(0));
-        assert!(near(time, 108_000.0, 0.01), "{cpu}: {time}");
+        assert!(near(time, 108_000.0, 0.001), "{cpu}: {time}");
     }
 }
 
