@@ -161,7 +161,7 @@ fn a_nodes_cpus_fill_its_controller() {
             continue;
         }
         let asked = narrowest(&machine, from, from);
-        let felt: f64 = probe(from, "stream", &cpus, large(&machine), 3)
+        let felt: f64 = probe(from, "stream", &cpus, large(&machine), 8)
             .iter()
             .sum();
         println!("node {from}: asked for {asked:.1} GB/s, felt {felt:.1}");
@@ -188,7 +188,7 @@ fn links_limit_remote_streams() {
         let in_flight = f64::from(machine.cpus[cpus[0]].lines_in_flight) * cpus.len() as f64;
         let by_latency = in_flight * 64_000.0 / f64::from(path(&machine, *from, to).read_ps);
         let asked = narrowest(&machine, *from, to).min(by_latency);
-        let felt: f64 = probe(to, "stream", cpus, large(&machine), 3).iter().sum();
+        let felt: f64 = probe(to, "stream", cpus, large(&machine), 8).iter().sum();
         println!("node {from} to node {to}: asked for {asked:.1} GB/s, felt {felt:.1}");
         assert!(
             within(felt, asked, 0.2),
@@ -212,7 +212,7 @@ fn two_nodes_share_a_controller() {
         return;
     }
     let cpus = [near.as_slice(), far].concat();
-    let rates = probe(*one, "stream", &cpus, large(&machine).min(24), 3);
+    let rates = probe(*one, "stream", &cpus, large(&machine).min(24), 8);
     let sum: f64 = rates.iter().sum();
     let near_part = rates[..near.len()].iter().sum::<f64>() / sum;
     println!("asked for {controller:.1} GB/s, felt {sum:.1}, of which {near_part:.2} local");
