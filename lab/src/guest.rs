@@ -1,7 +1,8 @@
 //! Boots a shape and follows what it reports.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -9,10 +10,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use homenode_lab_model::Truth;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::frame::{Decoder, Frame, FrameError};
-use crate::qemu::GuestCpus;
+use crate::qemu::GuestTime;
 use crate::{Shape, qemu};
 
 /// A machine about to be booted; it runs the one command that is in its initramfs.
@@ -26,8 +28,8 @@ pub struct Guest<'a> {
     pub initramfs: &'a [&'a [u8]],
     /// How long the boot and the command may take together.
     pub timeout: Duration,
-    /// How its CPUs share the host's.
-    pub cpus: GuestCpus,
+    /// What makes its clocks go on.
+    pub time: &'a GuestTime,
 }
 
 /// A stream of the guest's command.
@@ -50,6 +52,8 @@ pub struct Outcome {
     pub total: Duration,
     /// What the guest's kernel printed.
     pub console: Console,
+    /// The counters of [`GuestTime::Modelled`], as often as the guest asked for them.
+    pub truth: Vec<Truth>,
 }
 
 /// What a guest's kernel printed, and what the emulator had to complain about.
@@ -124,6 +128,22 @@ pub enum GuestError {
         /// What the kernel printed.
         console: Console,
     },
+    /// The machine should be modelled, and the shape does not say what its accesses cost.
+    #[error(
+        "shape {shape}: expected a part [timing], found none\nhelp: `cargo xtask lab --list` marks the shapes that have one"
+    )]
+    NotTimed {
+        /// The shape.
+        shape: String,
+    },
+    /// The model's counters could not be read.
+    #[error("shape {shape}: cannot read the model's counters: {message}")]
+    Truth {
+        /// The shape.
+        shape: String,
+        /// What was wrong.
+        message: String,
+    },
     /// The report line carried something other than frames.
     #[error("shape {shape}: cannot read the guest's report")]
     Report {
@@ -154,7 +174,11 @@ impl GuestError {
             Self::TimedOut { console, .. }
             | Self::Stopped { console, .. }
             | Self::Report { console, .. } => Some(console),
-            Self::Start { .. } | Self::Memory { .. } | Self::Output { .. } => None,
+            Self::Start { .. }
+            | Self::Memory { .. }
+            | Self::NotTimed { .. }
+            | Self::Truth { .. }
+            | Self::Output { .. } => None,
         }
     }
 }
@@ -188,7 +212,7 @@ impl Guest<'_> {
         output: &mut dyn FnMut(Stream, &[u8]) -> io::Result<()>,
     ) -> Result<Outcome, GuestError> {
         let started = clock();
-        let mut emulator = self.start()?;
+        let (mut emulator, truth) = self.start()?;
         let report = emulator.0.stdout.take().expect("start() asks for a pipe");
         let console = emulator.0.stderr.take().expect("start() asks for a pipe");
         let console = thread::spawn(move || read_console(console));
@@ -201,34 +225,49 @@ impl Guest<'_> {
         // Both readers end with the emulator's pipes.
         let console = console.join().unwrap_or_default();
         let _ = reader.join();
-        ended
-            .map_err(|problem| self.error(problem, console.clone()))
-            .map(|(status, boot)| Outcome {
-                status,
-                boot,
-                total: clock() - started,
-                console,
-            })
+        let (status, boot) = ended.map_err(|problem| self.error(problem, console.clone()))?;
+        Ok(Outcome {
+            status,
+            boot,
+            total: clock() - started,
+            console,
+            truth: truth.map_or(Ok(Vec::new()), |file| self.read_truth(file))?,
+        })
     }
 
-    fn start(&self) -> Result<Emulator, GuestError> {
+    /// Starts the emulator; for a modelled machine, with the file that its counters go to.
+    fn start(&self) -> Result<(Emulator, Option<File>), GuestError> {
         let shape = || self.shape.name.clone();
-        // A file in memory, which the emulator inherits: nothing to clean up, however we end.
-        let initramfs = self
-            .write_initramfs()
-            .map_err(|source| GuestError::Memory {
+        let in_memory = |parts: &[&[u8]]| {
+            memory_file(parts).map_err(|source| GuestError::Memory {
                 shape: shape(),
                 source,
-            })?;
-        let path = format!("/proc/self/fd/{}", initramfs.as_raw_fd());
+            })
+        };
+        let initramfs = in_memory(self.initramfs)?;
+        let mut model = None;
+        if let GuestTime::Modelled { .. } = self.time {
+            let machine = self
+                .shape
+                .machine()
+                .ok_or_else(|| GuestError::NotTimed { shape: shape() })?;
+            let machine = serde_json::to_vec(machine).expect("numbers and names become JSON");
+            model = Some((in_memory(&[&machine])?, in_memory(&[])?));
+        }
+        let model_words: Vec<String> = model
+            .iter()
+            .flat_map(|(machine, truth)| [("machine", machine), ("truth", truth)])
+            .map(|(name, file)| format!("{name}={}", path_of(file)))
+            .collect();
         // setpriv: the kernel kills the emulator when we die, even by a signal we cannot catch.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--", qemu::PROGRAM])
             .args(qemu::arguments(
                 self.shape,
                 &self.kernel.to_string_lossy(),
-                &path,
-                self.cpus,
+                &path_of(&initramfs),
+                self.time,
+                &model_words,
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -238,19 +277,23 @@ impl Guest<'_> {
                 shape: shape(),
                 source,
             })?;
-        // The emulator inherited the memory file, so ours may close.
-        Ok(Emulator(child))
+        // The emulator inherited the memory files, so ours may close.
+        Ok((Emulator(child), model.map(|(_, truth)| truth)))
     }
 
-    fn write_initramfs(&self) -> io::Result<std::fs::File> {
-        let mut file = std::fs::File::from(memfd_create(
-            "homenode-lab-initramfs",
-            MemfdFlags::empty(), // no CLOEXEC: the emulator inherits it
-        )?);
-        for archive in self.initramfs {
-            file.write_all(archive)?;
-        }
-        Ok(file)
+    /// The counters that the plugin wrote, a line of JSON each.
+    fn read_truth(&self, mut file: File) -> Result<Vec<Truth>, GuestError> {
+        let problem = |message: String| GuestError::Truth {
+            shape: self.shape.name.clone(),
+            message,
+        };
+        let mut text = String::new();
+        file.rewind()
+            .and_then(|()| file.read_to_string(&mut text))
+            .map_err(|error| problem(error.to_string()))?;
+        text.lines()
+            .map(|line| serde_json::from_str(line).map_err(|error| problem(error.to_string())))
+            .collect()
     }
 
     fn follow(
@@ -320,6 +363,21 @@ impl From<io::Error> for Problem {
     }
 }
 
+/// A file in memory, which the emulator inherits: nothing to clean up, however we end.
+fn memory_file(parts: &[&[u8]]) -> io::Result<File> {
+    // No CLOEXEC: the emulator inherits it.
+    let mut file = File::from(memfd_create("homenode-lab", MemfdFlags::empty())?);
+    for part in parts {
+        file.write_all(part)?;
+    }
+    Ok(file)
+}
+
+/// Where the emulator finds a file that it inherited.
+fn path_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
 fn clock() -> Instant {
     Instant::now()
 }
@@ -367,7 +425,7 @@ mod tests {
             kernel: Path::new("unused"),
             initramfs: &[],
             timeout: Duration::from_secs(60),
-            cpus: GuestCpus::InTurn,
+            time: &GuestTime::Host,
         };
         let (sender, chunks) = mpsc::sync_channel(4);
         let mut bytes = Frame::Started.encode();
@@ -384,6 +442,27 @@ mod tests {
     }
 
     #[test]
+    fn a_shape_without_costs_cannot_be_modelled() {
+        let shape = Shape::named("1n").unwrap();
+        let guest = Guest {
+            shape: &shape,
+            kernel: Path::new("unused"),
+            initramfs: &[],
+            timeout: Duration::from_secs(60),
+            time: &GuestTime::Modelled {
+                plugin: "unused".into(),
+                seed: 0,
+            },
+        };
+        let error = guest.run(&mut |_, _| Ok(())).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("shape 1n: expected a part [timing]")
+        );
+    }
+
+    #[test]
     fn silence_times_out() {
         let shape = Shape::named("1n").unwrap();
         let guest = Guest {
@@ -391,7 +470,7 @@ mod tests {
             kernel: Path::new("unused"),
             initramfs: &[],
             timeout: Duration::from_millis(1),
-            cpus: GuestCpus::InTurn,
+            time: &GuestTime::Host,
         };
         let (_sender, chunks) = mpsc::sync_channel(1);
         let ended = guest.follow(&chunks, clock(), &mut |_, _| Ok(()));

@@ -14,8 +14,9 @@
 //! The path of a command: [`Initramfs`] packs it, [`Guest`] boots it, `lab-init` (process 1 of the
 //! guest) runs it and sends its output over the second serial port as [`frame`]s.
 //!
-//! What the lab is not: a place to measure. Emulated memory is equally fast everywhere, so guests
-//! show what the kernel says and does, never what an access costs.
+//! Emulated memory is equally fast everywhere, so a guest shows what the kernel says and does, but
+//! not what an access costs; unless its time is [`GuestTime::Modelled`] after a shape that says so
+//! (`docs/lab-timed.md`).
 
 #![expect(
     clippy::disallowed_methods,
@@ -32,12 +33,14 @@ mod guest;
 mod initramfs;
 mod kernel;
 mod shape;
+mod timing;
 mod userland;
 
 pub use debian::DebianError;
 pub use guest::{Console, Guest, GuestError, Outcome, Stream};
+pub use homenode_lab_model as model;
 pub use initramfs::{Initramfs, PackError};
 pub use kernel::{Kernel, KernelName};
-pub use qemu::GuestCpus;
+pub use qemu::GuestTime;
 pub use shape::{CpuTopology, Expect, HmatEntry, NodeShape, Shape, ShapeError};
 pub use userland::Userland;

@@ -1,5 +1,7 @@
 //! The command line of the emulator.
 
+use std::path::PathBuf;
+
 use homenode_units::Bytes;
 
 use crate::{HmatEntry, NodeShape, Shape};
@@ -24,19 +26,45 @@ const CPU: &str = "max,vendor=GenuineIntel,family=6,model=106,stepping=6";
 /// panics ("IO-APIC + timer doesn't work").
 const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off no_timer_check";
 
+/// The model keeps the TSCs of all CPUs within two microseconds of each other, and is their only
+/// clock: nothing else could judge it.
+const MODEL_KERNEL_ARGS: &str = " tsc=reliable";
+
 /// The arguments that make `shape` boot `kernel` with `initramfs`.
 ///
 /// The kernel's console is the emulator's standard error, where it says why it cannot start, too;
-/// the guest's second serial port is its standard output.
+/// the guest's second serial port is its standard output. `model` is what the plugin of
+/// [`GuestTime::Modelled`] is told: arguments as `name=value`.
 #[must_use]
-pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, cpus: GuestCpus) -> Vec<String> {
+pub fn arguments(
+    shape: &Shape,
+    kernel: &str,
+    initramfs: &str,
+    time: &GuestTime,
+    model: &[String],
+) -> Vec<String> {
     let mut arguments = Arguments::default();
     let hmat = if shape.hmat.is_empty() {
         ""
     } else {
         ",hmat=on"
     };
-    arguments.pair("-accel", cpus.accelerator());
+    arguments.pair("-accel", time.accelerator());
+    let mut kernel_args = KERNEL_ARGS.to_owned();
+    match time {
+        GuestTime::Host | GuestTime::HostSideBySide => {}
+        GuestTime::Modelled { plugin, seed } => {
+            arguments.pair("-icount", "shift=0,sleep=off");
+            // A comma ends an argument, a double one is a comma.
+            let plugin = plugin.to_string_lossy().replace(',', ",,");
+            let words = [&[plugin], model].concat();
+            arguments.pair("-plugin", words.join(","));
+            arguments.pair("-seed", seed.to_string());
+            // Else the date would go on with the host's.
+            arguments.pair("-rtc", "base=utc,clock=vm");
+            kernel_args.push_str(MODEL_KERNEL_ARGS);
+        }
+    }
     arguments.pair("-machine", format!("q35{hmat}"));
     arguments.pair("-cpu", CPU);
     arguments.flags(&["-nodefaults", "-no-user-config", "-no-reboot"]);
@@ -71,34 +99,43 @@ pub fn arguments(shape: &Shape, kernel: &str, initramfs: &str, cpus: GuestCpus) 
     arguments.pair("-initrd", initramfs);
     arguments.pair(
         "-append",
-        format!("{KERNEL_ARGS} {}", shape.kernel_args).trim_end(),
+        format!("{kernel_args} {}", shape.kernel_args).trim_end(),
     );
     arguments.0
 }
 
-/// How a guest's CPUs share those of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum GuestCpus {
-    /// One thread emulates all of them in turn: a CPU that waits for another one waits for a tick
-    /// of 4 ms.
-    ///
-    /// With a thread for each, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
-    /// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one. A likely
-    /// cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages before
-    /// translation": one CPU runs code that another is changing, as Linux does to itself at boot.
-    /// Boots take equally long either way, as one CPU does nearly all the work.
+/// What makes the clocks of a guest go on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum GuestTime {
+    /// The host's time: what else the host does shows as stalls.
     #[default]
-    InTurn,
-    /// A thread for each: for times in which CPUs wait for each other. A boot may have to be tried
-    /// again.
-    SideBySide,
+    Host,
+    /// The host's time, and a thread for each CPU: for benchmarks in which CPUs wait for each other.
+    /// A boot may have to be tried again.
+    HostSideBySide,
+    /// Each instruction takes 1 ns, until the guest starts the model of its machine; from
+    /// then on each instruction and each access takes what the model says, and CPUs run at the same
+    /// time. Only for shapes that have a [`Shape::machine`].
+    Modelled {
+        /// The library `homenode_lab_plugin`.
+        plugin: PathBuf,
+        /// What the guest's random numbers come from: the kernel's layout, for one.
+        seed: u64,
+    },
 }
 
-impl GuestCpus {
-    fn accelerator(self) -> &'static str {
+impl GuestTime {
+    /// One thread emulates all CPUs in turn, but where they have to be side by side.
+    ///
+    /// With a thread for each CPU, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
+    /// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one thread. A
+    /// likely cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages
+    /// before translation": one CPU runs code that another is changing, as Linux does to itself at
+    /// boot. Boots take equally long either way, as one CPU does nearly all the work.
+    fn accelerator(&self) -> &'static str {
         match self {
-            Self::InTurn => "tcg,thread=single",
-            Self::SideBySide => "tcg,thread=multi",
+            Self::Host | Self::Modelled { .. } => "tcg,thread=single",
+            Self::HostSideBySide => "tcg,thread=multi",
         }
     }
 }
@@ -171,7 +208,11 @@ mod tests {
 
     /// The values of every `option`.
     fn values(shape: &str, option: &str) -> Vec<String> {
-        let arguments = arguments(&Shape::named(shape).unwrap(), "K", "I", GuestCpus::InTurn);
+        let shape = Shape::named(shape).unwrap();
+        values_of(&arguments(&shape, "K", "I", &GuestTime::Host, &[]), option)
+    }
+
+    fn values_of(arguments: &[String], option: &str) -> Vec<String> {
         arguments
             .windows(2)
             .filter(|pair| pair[0] == option)
@@ -235,6 +276,22 @@ mod tests {
                 "hmat-lb,initiator=0,target=1,hierarchy=memory,data-type=access-bandwidth,bandwidth=10240M",
             ]
         );
+    }
+
+    #[test]
+    fn a_modelled_machine_gets_the_plugin_and_a_clock_of_its_own() {
+        let time = GuestTime::Modelled {
+            plugin: "/a,b/plugin.so".into(),
+            seed: 7,
+        };
+        let shape = Shape::named("opteron").unwrap();
+        let arguments = arguments(&shape, "K", "I", &time, &["machine=M".to_owned()]);
+        let values = |option| values_of(&arguments, option);
+        assert_eq!(values("-plugin"), ["/a,,b/plugin.so,machine=M"]);
+        assert_eq!(values("-icount"), ["shift=0,sleep=off"]);
+        assert_eq!(values("-accel"), ["tcg,thread=single"]);
+        assert_eq!(values("-seed"), ["7"]);
+        assert!(values("-append")[0].contains("tsc=reliable"));
     }
 
     #[test]

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::str::FromStr;
 
+use homenode_lab_model::Machine;
 use homenode_units::{Bytes, CpuSet, MatrixError, NodeId, NodeMatrix};
 use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
 
 use crate::guest_paths;
+use crate::timing::{self, TimingText};
 
 /// A machine of the lab: one file of `lab/shapes`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -35,6 +38,11 @@ pub struct Shape {
     pub hmat: Vec<HmatEntry>,
     /// What the kernel and homenode should make of it.
     pub expect: Expect,
+    /// What accesses cost; without it, the shape cannot be booted `--timed`.
+    timing: Option<Spanned<TimingText>>,
+    /// Made from `timing`.
+    #[serde(skip)]
+    machine: Option<Machine>,
 }
 
 /// How CPUs are built; every package is equal.
@@ -129,6 +137,16 @@ pub enum ShapeError {
         /// What was expected, and what was found.
         problem: String,
     },
+    /// The part about what accesses cost describes no possible machine.
+    #[error("lab/shapes/{name}.toml:{line}: {problem}")]
+    Timing {
+        /// The shape.
+        name: String,
+        /// The line at fault, from 1.
+        line: usize,
+        /// The field, what was expected, and what was found.
+        problem: String,
+    },
     /// The guest has no shape file; only a machine of the lab has one.
     #[error("cannot read {path}: {message}\nhelp: run it with `cargo xtask lab-test`")]
     NotAGuest {
@@ -162,6 +180,17 @@ shapes![
     "2p2c",
     "4n-ring",
     "8n",
+    "opteron",
+    "opteron-4p0",
+    "opteron-interleave",
+    "drepper",
+    "cxl",
+    "cod-2x2",
+    "epyc-nps1",
+    "epyc-nps4",
+    "xeon-4214",
+    "xeon-4214-numa-off",
+    "cube",
 ];
 
 impl Shape {
@@ -189,8 +218,8 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`ShapeError::Parse`] when the text is no shape, [`ShapeError::Check`] when it is no
-    /// machine.
+    /// [`ShapeError::Parse`] when the text is no shape, [`ShapeError::Check`] and
+    /// [`ShapeError::Timing`] when it is no machine.
     pub fn parse(name: &str, text: &str) -> Result<Self, ShapeError> {
         let mut shape: Self = toml::from_str(text).map_err(|error| ShapeError::Parse {
             name: name.to_owned(),
@@ -199,6 +228,17 @@ impl Shape {
         name.clone_into(&mut shape.name);
         text.clone_into(&mut shape.text);
         shape.check()?;
+        if let Some(timing) = &shape.timing {
+            let machine =
+                timing::machine(timing, shape.cpu, &shape.nodes).map_err(|(offset, problem)| {
+                    ShapeError::Timing {
+                        name: name.to_owned(),
+                        line: text[..offset].matches('\n').count() + 1,
+                        problem,
+                    }
+                })?;
+            shape.machine = Some(machine);
+        }
         Ok(shape)
     }
 
@@ -221,6 +261,12 @@ impl Shape {
     #[must_use]
     pub fn nodes(&self) -> &[NodeShape] {
         &self.nodes
+    }
+
+    /// What the model of costs works with; `None` where the shape does not say what accesses cost.
+    #[must_use]
+    pub fn machine(&self) -> Option<&Machine> {
+        self.machine.as_ref()
     }
 
     /// The distances that firmware tells.

@@ -1,4 +1,5 @@
-//! The few programs in a guest that are not ours: numactl as the second opinion, busybox as shell.
+//! The few programs in a guest that are not ours: numactl as the second opinion, busybox as shell,
+//! mbw to feel how fast memory is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,11 +15,12 @@ pub struct Userland {
 /// Debian 13: its numactl and C library also run on the older kernels.
 const SUITE: &str = "trixie";
 
-const PACKAGES: [&str; 4] = ["busybox-static", "libc6", "libnuma1", "numactl"];
+const PACKAGES: [&str; 5] = ["busybox-static", "libc6", "libnuma1", "mbw", "numactl"];
 
 /// The files that a guest gets; all others stay behind, as a guest's memory is small.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "/usr/bin/busybox",
+    "/usr/bin/mbw",
     "/usr/bin/memhog",
     "/usr/bin/migratepages",
     "/usr/bin/numactl",
@@ -38,8 +40,10 @@ impl Userland {
     pub fn fetch(lab: &Path) -> Result<Self, DebianError> {
         let root = lab.join("userland");
         let versions = root.join("packages");
-        if versions.exists() {
-            return Ok(Self { root });
+        let cached = Self { root: root.clone() };
+        // A cache of an earlier version of the lab may lack a file.
+        if versions.exists() && cached.files().all(|(_, outside)| outside.exists()) {
+            return Ok(cached);
         }
         let suite = Suite::open(lab, SUITE)?;
         debian::create(&root)?;

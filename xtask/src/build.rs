@@ -121,6 +121,34 @@ impl StaticBuild {
     }
 }
 
+/// Builds a library that programs on this host load, optimised, and returns its path.
+///
+/// # Errors
+///
+/// When it does not build; cargo has printed why.
+pub(crate) fn host_library(package: &str) -> Result<PathBuf> {
+    let output = host::cargo()
+        .args(["build", "--release", "--lib", "--quiet"])
+        .args([
+            "--message-format=json-render-diagnostics",
+            "--package",
+            package,
+        ])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start cargo")?;
+    if !output.status.success() {
+        bail!("cannot build the library of {package}");
+    }
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == package.replace('-', "_"))
+        .filter_map(|message| message["filenames"][0].as_str().map(PathBuf::from))
+        .next_back()
+        .with_context(|| format!("expected cargo to name the library of {package}"))
+}
+
 /// The path of the executable of a target, from cargo's messages.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages

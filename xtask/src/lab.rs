@@ -10,14 +10,18 @@ use anyhow::{Context, Result};
 use clap::CommandFactory;
 use homenode_lab::{Console, KernelName, Shape, Stream};
 
+use crate::build::Profile;
 use crate::lab_machine::{Machinery, parse_duration};
+use crate::lab_truth;
 
 /// Run a command on an emulated machine with several memory nodes.
 ///
 /// The guest has homenode, numactl, busybox and guest-tests in its search path. The command's
 /// output and exit status are passed on; 2 also means that the guest gave no status.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example: cargo xtask lab --shape 4n-ring -- numactl --hardware")]
+#[command(after_help = "Examples:
+  cargo xtask lab --shape 4n-ring -- numactl --hardware
+  cargo xtask lab --shape opteron --timed -- numactl --membind 1 lab-probe chase 0 16 100000")]
 pub(crate) struct Args {
     /// List the shapes and exit
     #[arg(long)]
@@ -34,6 +38,15 @@ pub(crate) struct Args {
     /// Write what the guest's kernel prints to this file
     #[arg(long, value_name = "FILE")]
     keep_console: Option<PathBuf>,
+    /// Make accesses cost what the shape says; counters are printed at the end
+    #[arg(long)]
+    timed: bool,
+    /// What the guest's random numbers come from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "timed")]
+    seed: u64,
+    /// Write the counters to this file, a line of JSON for each time the guest asked for them
+    #[arg(long, value_name = "FILE", requires = "timed")]
+    truth: Option<PathBuf>,
     /// What to run; without it, print help
     #[arg(last = true)]
     command: Vec<String>,
@@ -53,7 +66,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             .print_long_help()?;
         return Ok(ExitCode::from(2));
     };
-    let machinery = Machinery::prepare(&[args.kernel])?;
+    let machinery = if args.timed {
+        lab_truth::require_machine(shape)?;
+        // Optimised: what a program does beside its accesses should cost as on a machine.
+        Machinery::prepare_modelled(&[args.kernel], Profile::Release, args.seed)?
+    } else {
+        Machinery::prepare(&[args.kernel])?
+    };
     let mut pass_on = |stream: Stream, bytes: &[u8]| match stream {
         Stream::Stdout => write_all(io::stdout(), bytes),
         Stream::Stderr => write_all(io::stderr(), bytes),
@@ -64,6 +83,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match ended {
         Ok(outcome) => {
             keep(args.keep_console.as_deref(), &outcome.console)?;
+            if let Some(truth) = outcome.truth.last() {
+                eprint!("{}", lab_truth::summary(truth));
+            }
+            if let Some(path) = &args.truth {
+                fs::write(path, lab_truth::json_lines(&outcome.truth)?)
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+            }
             Ok(ExitCode::from(outcome.status))
         }
         Err(error) => {
@@ -78,7 +104,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 fn list() -> Result<ExitCode> {
     for name in Shape::names() {
-        println!("{name:<14} {}", Shape::named(name)?.description);
+        let shape = Shape::named(name)?;
+        let timed = if shape.machine().is_some() {
+            "timed"
+        } else {
+            ""
+        };
+        println!("{name:<18} {timed:<5} {}", shape.description);
     }
     Ok(ExitCode::SUCCESS)
 }

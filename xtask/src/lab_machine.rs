@@ -6,20 +6,26 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use homenode_lab::{Guest, GuestCpus, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
+use homenode_lab::{Guest, GuestTime, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
 
-use crate::build::{Profile, StaticBuild};
+use crate::build::{self, Profile, StaticBuild};
 use crate::host::{self, Needed};
 
 /// The guest test binary's name inside guests.
 pub(crate) const GUEST_TESTS: &str = "guest-tests";
+
+/// The program that talks to the model, inside guests.
+pub(crate) const MARK: &str = "lab-mark";
+
+/// The program that feels how far memory is, inside guests.
+const PROBE: &str = "lab-probe";
 
 /// Everything fetched and built; guests boot from it.
 #[derive(Debug)]
 pub(crate) struct Machinery {
     kernels: BTreeMap<KernelName, Kernel>,
     initramfs: Initramfs,
-    cpus: GuestCpus,
+    time: GuestTime,
 }
 
 impl Machinery {
@@ -29,7 +35,7 @@ impl Machinery {
     ///
     /// When one of these fails; the message names what and what to do.
     pub(crate) fn prepare(kernels: &[KernelName]) -> Result<Self> {
-        Self::prepare_as(kernels, Profile::Dev, GuestCpus::InTurn)
+        Self::prepare_as(kernels, Profile::Dev, GuestTime::Host)
     }
 
     /// As [`Self::prepare`], for guests in which times matter.
@@ -38,10 +44,24 @@ impl Machinery {
     ///
     /// As [`Self::prepare`].
     pub(crate) fn prepare_for_times(kernel: KernelName) -> Result<Self> {
-        Self::prepare_as(&[kernel], Profile::Release, GuestCpus::SideBySide)
+        Self::prepare_as(&[kernel], Profile::Release, GuestTime::HostSideBySide)
     }
 
-    fn prepare_as(kernels: &[KernelName], profile: Profile, cpus: GuestCpus) -> Result<Self> {
+    /// As [`Self::prepare`], for guests in which accesses cost what their shape says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::prepare`].
+    pub(crate) fn prepare_modelled(
+        kernels: &[KernelName],
+        profile: Profile,
+        seed: u64,
+    ) -> Result<Self> {
+        let plugin = build::host_library("homenode-lab-plugin")?;
+        Self::prepare_as(kernels, profile, GuestTime::Modelled { plugin, seed })
+    }
+
+    fn prepare_as(kernels: &[KernelName], profile: Profile, time: GuestTime) -> Result<Self> {
         host::ensure(&[
             Needed {
                 program: qemu::PROGRAM,
@@ -60,12 +80,17 @@ impl Machinery {
         let victim = build.binary("homenode-lab", "lab-victim")?;
         let bench = build.binary("homenode-lab", "lab-bench-migrate")?;
         let tests = build.test("homenode-lab", "guest")?;
+        let mark = build.binary("homenode-lab-plugin", MARK)?;
+        // Optimised always, as it is there for its times.
+        let probe = StaticBuild::new(Profile::Release)?.binary("homenode-lab-probe", PROBE)?;
         let homenode = build
             .binary("homenode", "homenode")
             .inspect_err(|error| eprintln!("warning: {error:#}: the guest goes without it"))
             .ok();
         let mut programs: Vec<(&str, &Path)> = vec![
             (GUEST_TESTS, &tests),
+            (MARK, &mark),
+            (PROBE, &probe),
             ("lab-victim", &victim),
             ("lab-bench-migrate", &bench),
         ];
@@ -74,7 +99,7 @@ impl Machinery {
         Ok(Self {
             kernels,
             initramfs,
-            cpus,
+            time,
         })
     }
 
@@ -87,7 +112,8 @@ impl Machinery {
         &self.kernels[&name]
     }
 
-    /// Boots a shape with a command and hands the guest to `follow`.
+    /// Boots a shape with a command and hands the guest to `follow`. A modelled machine's costs begin
+    /// with the command.
     pub(crate) fn boot<T>(
         &self,
         shape: &Shape,
@@ -96,12 +122,17 @@ impl Machinery {
         command: &[String],
         follow: impl FnOnce(&Guest<'_>) -> T,
     ) -> T {
+        let mut words = Vec::new();
+        if let GuestTime::Modelled { .. } = self.time {
+            words.extend([MARK.to_owned(), "start".to_owned()]);
+        }
+        words.extend_from_slice(command);
         follow(&Guest {
             shape,
             kernel: &self.kernel(kernel).image,
-            initramfs: &[self.initramfs.shared(), &Initramfs::command(shape, command)],
+            initramfs: &[self.initramfs.shared(), &Initramfs::command(shape, &words)],
             timeout,
-            cpus: self.cpus,
+            time: &self.time,
         })
     }
 }

@@ -9,10 +9,14 @@ use std::time::Duration;
 use anyhow::Result;
 use homenode_lab::{GuestError, KernelName, Outcome, Shape};
 
+use crate::build::Profile;
 use crate::lab::CONSOLE_LINES;
 use crate::lab_machine::{GUEST_TESTS, Machinery, parse_duration};
+use crate::lab_truth;
 
 /// Run the guest tests on emulated machines: every shape, every kernel
+///
+/// With --timed: what accesses cost, on the shapes that say so, and the counters of the model.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Only these machines (repeatable)
@@ -27,6 +31,12 @@ pub(crate) struct Args {
     /// All tests on all machines, not only on those that have something to tell them
     #[arg(long)]
     all: bool,
+    /// Make accesses cost what the shapes say, and test that they do
+    #[arg(long, conflicts_with = "all")]
+    timed: bool,
+    /// What the random numbers of timed guests come from
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "timed")]
+    seed: u64,
     /// Guests at a time; a guest keeps about one CPU busy
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..))]
     jobs: u8,
@@ -35,6 +45,14 @@ pub(crate) struct Args {
 /// Where programs are placed and memory is moved: with several equal nodes, a ring, a node without
 /// CPUs, one without memory, and enough room to move much. The tests of the topology run everywhere.
 const PLACEMENT_SHAPES: [&str; 5] = ["2n", "2n-big", "3n-cpuless", "3n-memoryless", "4n-ring"];
+
+/// The guest tests that need a modelled machine.
+const TIMING_TESTS: &str = "timing::";
+
+/// The timed shapes that every run of all tests boots: small caches, so that little memory is far
+/// from them; one with a narrow link, one with two hops and stores of their own cost. All of the
+/// shapes take ten minutes.
+pub(crate) const TIMED_IN_SHORT: [&str; 2] = ["opteron", "drepper"];
 
 /// The guest tests that every machine has to pass.
 const TOPOLOGY_TESTS: [&str; 2] = ["kernel::", "topology::"];
@@ -67,17 +85,48 @@ impl Totals {
 struct Job {
     shape: Shape,
     kernel: KernelName,
-    /// Whether the tests that place and move things run too.
-    all_tests: bool,
+    tests: Tests,
+}
+
+/// Which tests a guest runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tests {
+    /// Those that every machine has to pass.
+    Topology,
+    /// Those that place and move things too.
+    All,
+    /// What accesses cost.
+    Timing,
+}
+
+impl Tests {
+    fn command(self) -> Vec<String> {
+        // One at a time: tests share the guest, and its CPUs are emulated by one or two real ones.
+        let mut words = vec![GUEST_TESTS, "--test-threads=1"];
+        match self {
+            Self::Topology => words.extend(TOPOLOGY_TESTS),
+            Self::All => words.extend(["--skip", TIMING_TESTS]),
+            Self::Timing => words.extend(["--nocapture", TIMING_TESTS]),
+        }
+        words.into_iter().map(str::to_owned).collect()
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Totals> {
     let shapes = if args.shape.is_empty() {
-        Shape::names().map(Shape::named).collect::<Result<_, _>>()?
+        let shapes: Vec<Shape> = Shape::names().map(Shape::named).collect::<Result<_, _>>()?;
+        // Timed shapes have tests of their own, and would show the kernel nothing new.
+        let fits = |shape: &Shape| args.all || shape.machine().is_some() == args.timed;
+        shapes.into_iter().filter(fits).collect()
     } else {
         args.shape.clone()
     };
-    let machinery = Machinery::prepare(&args.kernel)?;
+    let machinery = if args.timed {
+        shapes.iter().try_for_each(lab_truth::require_machine)?;
+        Machinery::prepare_modelled(&args.kernel, Profile::Dev, args.seed)?
+    } else {
+        Machinery::prepare(&args.kernel)?
+    };
     for &kernel in &args.kernel {
         say(&format!(
             "kernel {kernel}: {}",
@@ -87,13 +136,18 @@ pub(crate) fn run(args: &Args) -> Result<Totals> {
     let mut jobs = Vec::new();
     for &kernel in &args.kernel {
         jobs.extend(shapes.iter().cloned().map(|shape| {
-            let all_tests = args.all
-                || !args.shape.is_empty()
-                || PLACEMENT_SHAPES.contains(&shape.name.as_str());
+            let is_chosen = args.all || !args.shape.is_empty();
+            let tests = if args.timed {
+                Tests::Timing
+            } else if is_chosen || PLACEMENT_SHAPES.contains(&shape.name.as_str()) {
+                Tests::All
+            } else {
+                Tests::Topology
+            };
             Job {
                 shape,
                 kernel,
-                all_tests,
+                tests,
             }
         }));
     }
@@ -150,11 +204,7 @@ fn test_one(
     job: &Job,
     timeout: Duration,
 ) -> (String, Option<(usize, usize)>) {
-    // One at a time: tests share the guest, and its CPUs are emulated by one or two real ones.
-    let mut command = vec![GUEST_TESTS.to_owned(), "--test-threads=1".to_owned()];
-    if !job.all_tests {
-        command.extend(TOPOLOGY_TESTS.map(str::to_owned));
-    }
+    let command = job.tests.command();
     let mut output = Vec::new();
     let ended = machinery.boot(&job.shape, job.kernel, timeout, &command, |guest| {
         guest.run(&mut |_stream, bytes| {
@@ -163,12 +213,34 @@ fn test_one(
         })
     });
     let output = String::from_utf8_lossy(&output);
-    let result = parse_result(&output);
-    let head = format!("{:<14} {:<5}", job.shape.name, job.kernel);
-    (
-        describe(&head, &ended, result, &output),
-        result.filter(|_| ended.is_ok()),
-    )
+    let mut result = parse_result(&output);
+    let head = format!("{:<18} {:<5}", job.shape.name, job.kernel);
+    let mut report = describe(&head, &ended, result, &output);
+    if let (Tests::Timing, Ok(_)) = (job.tests, &ended) {
+        if result.is_some_and(|(_, failed)| failed == 0) {
+            report.push_str(&felt(&output));
+        }
+        let counters = lab_truth::check(machinery, &job.shape, job.kernel, timeout);
+        let (word, good) = match counters {
+            Ok(words) => (words, true),
+            Err(problem) => (format!("FAILED: {problem:#}"), false),
+        };
+        report.push_str(&format!("\n  counters: {word}"));
+        result = result
+            .map(|(passed, failed)| (passed + usize::from(good), failed + usize::from(!good)));
+    }
+    (report, result.filter(|_| ended.is_ok()))
+}
+
+/// What the timing tests felt: their own lines, without libtest's.
+fn felt(output: &str) -> String {
+    output
+        .lines()
+        .filter(|line| line.contains(" ns") || line.contains("GB/s") || line.contains("asked for"))
+        // libtest begins a line, and the test goes on with it.
+        .map(|line| line.split_once(" ... ").map_or(line, |(_, own)| own))
+        .map(|line| format!("\n  {line}"))
+        .collect()
 }
 
 fn describe(
@@ -227,6 +299,23 @@ mod tests {
         assert_eq!(parse_result(output), Some((7, 2)));
         assert_eq!(parse_result("running 2 tests\n"), None);
         assert_eq!(parse_result("test result: ok. many passed"), None);
+    }
+
+    #[test]
+    fn timing_tests_run_on_modelled_machines_only() {
+        assert!(Tests::Timing.command().ends_with(&["timing::".to_owned()]));
+        assert!(
+            Tests::All
+                .command()
+                .ends_with(&["--skip".to_owned(), "timing::".to_owned()])
+        );
+        assert!(!Tests::Topology.command().contains(&"timing::".to_owned()));
+    }
+
+    #[test]
+    fn what_was_felt_is_told_without_libtest() {
+        let output = "test timing::x ... node 0: asked for 2 ns, felt 2\nok\n\ntest result: ok.";
+        assert_eq!(felt(output), "\n  node 0: asked for 2 ns, felt 2");
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod host;
 mod lab;
 mod lab_machine;
 mod lab_test;
+mod lab_truth;
 mod test;
 mod tidy;
 

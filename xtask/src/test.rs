@@ -184,10 +184,20 @@ fn lab(counts: &mut Counts) -> Result<bool> {
         #[command(flatten)]
         args: lab_test::Args,
     }
-    let totals = lab_test::run(&Defaults::parse_from(["lab-test"]).args)?;
-    counts.passed += totals.passed;
-    counts.failed += totals.failed + totals.broken;
-    Ok(totals.failed + totals.broken == 0)
+    let shapes = lab_test::TIMED_IN_SHORT.map(|shape| ["--shape", shape]);
+    let timed = [
+        &["lab-test", "--timed", "--kernel", "6.12"],
+        shapes.as_flattened(),
+    ]
+    .concat();
+    let mut good = true;
+    for words in [vec!["lab-test"], timed] {
+        let totals = lab_test::run(&Defaults::parse_from(words).args)?;
+        counts.passed += totals.passed;
+        counts.failed += totals.failed + totals.broken;
+        good &= totals.failed + totals.broken == 0;
+    }
+    Ok(good)
 }
 
 #[cfg(test)]

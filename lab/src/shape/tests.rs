@@ -185,3 +185,195 @@ fn hmat_must_name_nodes_that_can() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+mod timing {
+    use super::*;
+
+    /// The shape `drepper` with `from` replaced by `to`: the line and the words of the complaint.
+    fn complaint(from: &str, to: &str) -> (usize, String) {
+        let text = Shape::named("drepper").unwrap().text;
+        assert!(text.contains(from), "{from}");
+        match parse(&text.replacen(from, to, 1)).unwrap_err() {
+            ShapeError::Timing { line, problem, .. } => (line, problem),
+            other => panic!("{other}"),
+        }
+    }
+
+    /// The line of `drepper` that has `words`, counted from 1.
+    fn line_of(words: &str) -> usize {
+        let text = Shape::named("drepper").unwrap().text;
+        1 + text.lines().position(|line| line.contains(words)).unwrap()
+    }
+
+    #[test]
+    fn a_machine_is_what_its_shape_says() {
+        let shape = Shape::named("drepper").unwrap();
+        let machine = shape.machine().unwrap();
+        machine.check().unwrap();
+        let path = |from: usize, to: usize| machine.paths[from * 4 + to].as_ref().unwrap();
+        assert_eq!(path(0, 0).read_ps, 100_000);
+        assert_eq!(path(0, 3).read_ps, 130_000);
+        assert_eq!(path(0, 3).write_ps, 149_000);
+        let names = |parts: &[u16]| -> Vec<&str> {
+            let names = parts
+                .iter()
+                .map(|&part| &machine.resources[usize::from(part)].name);
+            names.map(String::as_str).collect()
+        };
+        assert_eq!(names(&path(0, 0).fetch), ["controller 0"]);
+        assert_eq!(
+            names(&path(0, 3).fetch),
+            ["controller 3", "link 1 to 0", "link 3 to 1"]
+        );
+        assert_eq!(
+            names(&path(0, 3).write_back),
+            ["controller 3", "link 0 to 1", "link 1 to 3"]
+        );
+        // 6.4 GB/s.
+        assert_eq!(machine.resources[0].line_ps, 10_000);
+        // 100 ns are ten lines; 2.5 times that, between two CPUs.
+        assert_eq!(machine.cpus[7].lines_in_flight, 13);
+        assert_eq!(machine.cpus[7].node, 3);
+        assert_eq!(machine.caches.len(), 16);
+        assert_eq!(
+            (machine.caches[8].sets, machine.caches[8].ways),
+            (1_024, 16)
+        );
+    }
+
+    #[test]
+    fn shapes_without_costs_have_no_machine() {
+        assert_eq!(Shape::named("2n").unwrap().machine(), None);
+    }
+
+    #[test]
+    fn firmware_can_hide_nodes() {
+        let shape = Shape::named("xeon-4214-numa-off").unwrap();
+        assert_eq!(shape.nodes().len(), 1);
+        let machine = shape.machine().unwrap();
+        assert_eq!(machine.nodes, 2);
+        assert_eq!(machine.interleave, [0, 1]);
+        assert_eq!(machine.cpus[3].node, 0);
+        assert_eq!(machine.cpus[4].node, 1);
+    }
+
+    #[test]
+    fn memory_without_cpus_and_cpus_without_memory() {
+        let shape = Shape::named("cxl").unwrap();
+        let machine = shape.machine().unwrap();
+        assert_eq!(machine.paths[2].as_ref().unwrap().read_ps, 266_000);
+        assert_eq!(machine.paths[3 * 2], None, "node 2 has no CPUs");
+        let shape = Shape::named("opteron-4p0").unwrap();
+        let machine = shape.machine().unwrap();
+        assert_eq!(machine.paths[1], None, "node 1 has no memory");
+        assert_eq!(machine.paths[2].as_ref().unwrap().read_ps, 70_600);
+    }
+
+    #[test]
+    fn wrong_costs_are_refused_with_their_line() {
+        for (from, to, place, expected) in [
+            (
+                "[100, 109, 109, 130]",
+                "[100, 109, 109]",
+                "read_ns",
+                "expected a value for each of 4 nodes with memory in the row of node 0, found 3",
+            ),
+            (
+                "[6.4, 6.4, 6.4, 6.4]",
+                "[6.4, 0, 6.4, 6.4]",
+                "controllers_gb_per_s",
+                "expected 0.001 to 10000 GB/s, found 0",
+            ),
+            (
+                "[6.4, 6.4, 6.4, 6.4]",
+                "[6.4]",
+                "controllers_gb_per_s",
+                "expected a value for each of 4 nodes with memory, found 1",
+            ),
+            (
+                "instruction_ns = 0.4",
+                "instruction_ns = 0",
+                "instruction_ns",
+                "expected 0.05 to 10 ns, found 0",
+            ),
+            (
+                "between = [0, 2]",
+                "between = [0, 4]",
+                "between = [0, 2]",
+                "expected two of nodes 0-3, found 0 and 4",
+            ),
+            (
+                "between = [0, 2]",
+                "between = [1, 0]",
+                "between = [0, 2]",
+                "expected nodes 1 and 0 once",
+            ),
+            (
+                "size = \"1MiB\"",
+                "size = \"1000000B\"",
+                "size = \"1MiB\"",
+                "expected a size of up to 1 GiB that is a multiple of 1024 bytes",
+            ),
+            (
+                "size = \"64KiB\"",
+                "size = \"48KiB\"",
+                "size = \"64KiB\"",
+                "expected a power of two of sets, found 384",
+            ),
+            (
+                "latency_ns = 5.5",
+                "latency_ns = 100",
+                "read_ns",
+                "expected memory to be slower than every cache",
+            ),
+            (
+                "level = 2",
+                "level = 3",
+                "level = 2",
+                "expected level 2, found 3",
+            ),
+        ] {
+            let (line, problem) = complaint(from, to);
+            assert!(problem.contains(expected), "{problem}");
+            // Tables that are written over several lines are told by the row at fault.
+            assert!(line.abs_diff(line_of(place)) <= 1, "line {line}: {problem}");
+        }
+    }
+
+    #[test]
+    fn the_line_is_part_of_the_message() {
+        let text = Shape::named("drepper").unwrap().text;
+        let text = text.replacen("[6.4, 6.4, 6.4, 6.4]", "[6.4, -1, 6.4, 6.4]", 1);
+        let message = parse(&text).unwrap_err().to_string();
+        let line = line_of("controllers_gb_per_s");
+        assert!(
+            message.starts_with(&format!("lab/shapes/test.toml:{line}: timing: ")),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn too_many_cpus_are_refused() {
+        let text = Shape::named("epyc-nps1").unwrap().text;
+        let text = text
+            .replacen("cores = 2", "cores = 9", 1)
+            .replacen("0-7", "0-35", 1);
+        let message = parse(&text).unwrap_err().to_string();
+        assert!(
+            message.contains("expected at most 32 CPUs, found 36"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn unreachable_nodes_are_refused() {
+        let text = Shape::named("opteron").unwrap().text;
+        let (before, link_and_after) = text.split_once("[[timing.link]]").unwrap();
+        let (_, after) = link_and_after.split_once("\n\n").unwrap();
+        let message = parse(&format!("{before}{after}")).unwrap_err().to_string();
+        assert!(
+            message.contains("expected links that lead from node 0 to node 1"),
+            "{message}"
+        );
+    }
+}

@@ -13,4 +13,5 @@ mod numastat;
 mod observe;
 mod run;
 mod support;
+mod timing;
 mod topology;

@@ -1,0 +1,326 @@
+//! Feels how far memory is, by the plainest means: a chase and a stream.
+//!
+//! The lab's tests judge emulated machines by it, so it shares no code with the model, nor with
+//! `homenode measure`. It places no memory; `numactl --membind` does.
+//!
+//! ```console
+//! $ numactl --membind 1 lab-probe chase 0 32 200000
+//! ns 135.2
+//! $ numactl --membind 0 lab-probe stream 0,1 32 20
+//! cpu 0 GB/s 3.12
+//! cpu 1 GB/s 3.14
+//! $ numactl --membind 0 lab-probe loaded 0,1,2,3 32 20000
+//! ns 201.9
+//! cpu 1 GB/s 5.20
+//! ```
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "it takes the time of the machine it runs on, and divides counts far below 2^53"
+)]
+
+use std::env;
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+const USAGE: &str = "expected one of
+  chase CPU MIB HOPS       dependent loads, all over a buffer
+  scatter CPU MIB STORES   stores, all over a buffer
+  stream CPUS MIB MS       loads, line after line, a buffer for each CPU
+  fill CPUS MIB MS         stores, line after line
+  loaded CPUS MIB HOPS     a chase on the first CPU while the others stream half of it each";
+
+/// A line of memory: the number of the next line of a chase, and padding.
+type Line = [u64; 8];
+
+fn main() -> ExitCode {
+    match run(&env::args().skip(1).collect::<Vec<_>>()) {
+        Ok(text) => {
+            // A reader that has left wants no more.
+            let _ = io::stdout().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            let _ = writeln!(io::stderr(), "lab-probe: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<String, String> {
+    let [kind, cpus, mib, count] = words else {
+        return Err(USAGE.to_owned());
+    };
+    let number = |text: &String| {
+        text.parse::<usize>()
+            .map_err(|_| format!("expected a number, found `{text}`"))
+    };
+    let cpus = cpus
+        .split(',')
+        .map(|cpu| number(&cpu.to_owned()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let lines = number(mib)? * (1 << 20) / size_of::<Line>();
+    let count = number(count)?;
+    if lines < 16 {
+        return Err("expected a buffer of at least 1 MiB".to_owned());
+    }
+    match kind.as_str() {
+        "chase" => {
+            pin(cpus[0])?;
+            let mut buffer = cycle(lines);
+            let buffer = black_box(&mut buffer);
+            chase(buffer, lines);
+            Ok(format!("ns {:.2}\n", chase(buffer, count)))
+        }
+        "scatter" => {
+            pin(cpus[0])?;
+            Ok(format!("ns {:.2}\n", scatter(lines, count)))
+        }
+        "stream" => Ok(streams(&cpus, lines, count, false)?),
+        "fill" => Ok(streams(&cpus, lines, count, true)?),
+        "loaded" => loaded(&cpus, lines, count),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn pin(cpu: usize) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| format!("cannot run on CPU {cpu}: {error}"))
+}
+
+/// Numbers without a pattern that a CPU could follow.
+struct Scramble(u64);
+
+impl Scramble {
+    fn below(&mut self, limit: usize) -> usize {
+        // Knuth's constants for a 64-bit linear congruential generator; its high bits are good.
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let limit = u128::try_from(limit).unwrap_or(u128::MAX);
+        usize::try_from((u128::from(self.0) * limit) >> 64).unwrap_or(0)
+    }
+}
+
+/// A buffer whose lines form one cycle in random order (Sattolo's algorithm).
+fn cycle(lines: usize) -> Vec<Line> {
+    let mut buffer: Vec<Line> = (0..lines as u64).map(|number| [number; 8]).collect();
+    let mut scramble = Scramble(1);
+    for last in (1..lines).rev() {
+        let other = scramble.below(last);
+        let next = buffer[last][0];
+        buffer[last][0] = buffer[other][0];
+        buffer[other][0] = next;
+    }
+    buffer
+}
+
+/// Hops along the cycle; returns the time per hop in nanoseconds.
+///
+/// A first chase, once around, leaves the caches as every later one finds them.
+fn chase(buffer: &[Line], hops: usize) -> f64 {
+    const STEPS: usize = 16;
+    let rounds = (hops / STEPS).max(1);
+    let step = |at: u64| buffer[usize::try_from(at).unwrap_or(0)][0];
+    let mut at = 0;
+    let start = Instant::now();
+    for _round in 0..rounds {
+        for _step in 0..STEPS {
+            at = step(at);
+        }
+    }
+    let time = start.elapsed();
+    black_box(at);
+    nanoseconds(time) / (rounds * STEPS) as f64
+}
+
+/// Stores to lines that are no neighbours, each line once before any twice; returns the time per
+/// store in nanoseconds.
+fn scatter(lines: usize, stores: usize) -> f64 {
+    // A prime that divides no number of lines in whole mebibytes below its own.
+    const STEP: usize = 40_009;
+    let step = STEP % lines;
+    let mut buffer: Vec<Line> = vec![[1; 8]; lines];
+    let buffer = black_box(buffer.as_mut_slice());
+    let mut at = 0;
+    let mut go = |stores: usize| {
+        let start = Instant::now();
+        for _store in 0..stores {
+            buffer[at][0] = 7;
+            at += step;
+            at -= if at >= lines { lines } else { 0 };
+        }
+        nanoseconds(start.elapsed()) / stores as f64
+    };
+    // Once around, as before a chase.
+    go(lines);
+    go(stores)
+}
+
+/// Where a stream is in a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Others are not ready: stream, and do not count.
+    Before,
+    /// Count.
+    During,
+    /// Over.
+    After,
+}
+
+/// Goes over a buffer line by line; returns the bytes of the measurement, which is the same time for
+/// all who stream: one that did not get to run then has few.
+fn stream(buffer: &mut [Line], store: bool, phase: &dyn Fn() -> Phase) -> f64 {
+    const LINES: usize = 1_024;
+    let mut lines = 0;
+    loop {
+        for chunk in buffer.chunks_mut(LINES) {
+            if store {
+                for line in chunk.iter_mut() {
+                    line[0] = 7;
+                }
+            } else {
+                black_box(
+                    chunk
+                        .iter()
+                        .fold(0, |sum: u64, line| sum.wrapping_add(line[0])),
+                );
+            }
+            match phase() {
+                Phase::Before => {}
+                Phase::During => lines += chunk.len(),
+                Phase::After => return (lines * size_of::<Line>()) as f64,
+            }
+        }
+    }
+}
+
+/// Streams on all CPUs at once for a while.
+fn streams(cpus: &[usize], lines: usize, ms: usize, store: bool) -> Result<String, String> {
+    /// For queues to fill.
+    const SETTLE: Duration = Duration::from_millis(1);
+    let time = Duration::from_millis(ms as u64);
+    // A thread may start late by milliseconds; the clock starts when the last one streams.
+    let streaming = AtomicUsize::new(0);
+    let first: OnceLock<Instant> = OnceLock::new();
+    let phase = || {
+        if streaming.load(Ordering::Relaxed) < cpus.len() {
+            return Phase::Before;
+        }
+        match first.get_or_init(Instant::now).elapsed() {
+            since if since < SETTLE => Phase::Before,
+            since if since < SETTLE + time => Phase::During,
+            _ => Phase::After,
+        }
+    };
+    let bytes = on_each(cpus, |_| {
+        let mut buffer: Vec<Line> = vec![[1; 8]; lines];
+        let buffer = black_box(buffer.as_mut_slice());
+        streaming.fetch_add(1, Ordering::Relaxed);
+        stream(buffer, store, &phase)
+    })?;
+    Ok(table(cpus, &bytes, nanoseconds(time)))
+}
+
+/// A chase on the first CPU, while the others stream.
+fn loaded(cpus: &[usize], lines: usize, hops: usize) -> Result<String, String> {
+    let streaming = AtomicUsize::new(0);
+    let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let phase = || match (begun.load(Ordering::Relaxed), done.load(Ordering::Relaxed)) {
+        (false, _) => Phase::Before,
+        (true, false) => Phase::During,
+        (true, true) => Phase::After,
+    };
+    let values = on_each(cpus, |position| {
+        if position == 0 {
+            let buffer = cycle(lines);
+            // Once around at least, while the others come up to speed.
+            chase(&buffer, lines);
+            while streaming.load(Ordering::Relaxed) < cpus.len() - 1 {
+                chase(&buffer, lines);
+            }
+            begun.store(true, Ordering::Relaxed);
+            let ns = chase(&buffer, hops);
+            done.store(true, Ordering::Relaxed);
+            ns
+        } else {
+            // Enough with the chase's beside it, and quicker to fill.
+            let mut buffer: Vec<Line> = vec![[1; 8]; lines / 2];
+            let buffer = black_box(buffer.as_mut_slice());
+            streaming.fetch_add(1, Ordering::Relaxed);
+            stream(buffer, false, &phase)
+        }
+    })?;
+    let rates = table(&cpus[1..], &values[1..], values[0] * hops as f64);
+    Ok(format!("ns {:.2}\n{rates}", values[0]))
+}
+
+/// Runs something on each CPU at once, given its position; returns what each gave.
+fn on_each(cpus: &[usize], work: impl Fn(usize) -> f64 + Sync) -> Result<Vec<f64>, String> {
+    thread::scope(|scope| {
+        let started: Vec<_> = cpus
+            .iter()
+            .enumerate()
+            .map(|(position, &cpu)| {
+                let work = &work;
+                scope.spawn(move || pin(cpu).map(|()| work(position)))
+            })
+            .collect();
+        started
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
+            .collect()
+    })
+}
+
+fn table(cpus: &[usize], bytes: &[f64], ns: f64) -> String {
+    cpus.iter()
+        .zip(bytes)
+        .map(|(cpu, bytes)| format!("cpu {cpu} GB/s {:.3}\n", bytes / ns))
+        .collect()
+}
+
+fn nanoseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_visits_every_line() {
+        for lines in [16, 17, 1_000] {
+            let buffer = cycle(lines);
+            let mut seen = vec![false; lines];
+            let mut at = 0;
+            for _hop in 0..lines {
+                assert!(!seen[at]);
+                seen[at] = true;
+                at = usize::try_from(buffer[at][0]).unwrap();
+            }
+            assert_eq!(at, 0);
+        }
+    }
+
+    #[test]
+    fn wrong_words_are_refused() {
+        let run = |words: &str| {
+            run(&words.split(' ').map(str::to_owned).collect::<Vec<_>>()).unwrap_err()
+        };
+        assert!(run("chase 0 1").starts_with("expected one of"));
+        assert!(run("hop 0 1 1").starts_with("expected one of"));
+        assert!(run("chase x 1 1").contains("found `x`"));
+        assert!(run("chase 0 0 1").contains("at least 1 MiB"));
+    }
+}
