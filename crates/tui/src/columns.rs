@@ -4,6 +4,9 @@ use homenode_observe::Row;
 use homenode_units::{Bytes, NodeId, Reading};
 use serde::{Deserialize, Serialize};
 
+/// With a bound above this, a number says little: most of the memory could not be seen.
+const UNSURE: f64 = 0.1;
+
 /// A field that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -115,7 +118,7 @@ impl Field {
             Self::Memory => "memory in use",
             Self::Remote => "memory away from its home",
             Self::Local => "memory on its home",
-            Self::Locality => "local memory, % (~ where sampled)",
+            Self::Locality => "local memory, % (~ sampled, ? unsure by 10 and more)",
             Self::Access => "local accesses, %, by the kernel's hinting faults",
             Self::OnNode => "memory on each node",
             Self::Guest => "guest memory on each node",
@@ -209,7 +212,11 @@ impl Column {
             Field::Remote => of(&row.remote, |&bytes| mib(bytes)),
             Field::Local => of(&row.local, |&bytes| mib(bytes)),
             Field::Locality => of(&row.locality, |&share| {
-                let mark = if row.bound > 0.0 { "~" } else { "" };
+                let mark = match row.bound {
+                    bound if bound > UNSURE => "?",
+                    bound if bound > 0.0 => "~",
+                    _ => "",
+                };
                 format!("{mark}{}", percent(share))
             }),
             Field::Access => of(&row.access, |&share| percent(share)),

@@ -444,7 +444,7 @@ fn help() -> Vec<Line<'static>> {
         "",
         "NHN home nodes: where it used most CPU time   NMIG moves of it, now/all",
         "NRMEM memory elsewhere   NLMEM memory at home   N%L part at home, in %;",
-        "~ sampled   A%L local accesses by the kernel's hinting faults",
+        "~ sampled  ? unsure   A%L local accesses by the kernel's hinting faults",
         "NDx memory on node x   GST_NDx of a guest   OVD_NDx its overhead",
         "bold: below 80 % local. Sizes in MiB. n/a: see homenode stat for why",
     ]

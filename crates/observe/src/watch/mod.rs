@@ -8,9 +8,9 @@
 //! |---|---|---|
 //! | `/proc/<pid>/stat` | every process; of idle ones every third | some 10 µs each |
 //! | `task/<tid>/stat` | busy processes with several threads | bounded time |
-//! | `status`, `cgroup`, `cmdline` | new ones; known ones every [`FACTS_AGE`] | some 50 µs each |
+//! | `status`, `cgroup`, `cmdline` | new ones; known ones each minute | some 50 µs each |
 //! | page queries | the largest and longest not asked about | bounded time |
-//! | `memory.numa_stat` | workloads with a group, every [`GROUP_AGE`] | some 20 µs each |
+//! | `memory.numa_stat` | workloads with a group, every 5 s | some 20 µs each |
 
 mod known;
 mod sample;
