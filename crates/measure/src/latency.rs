@@ -114,11 +114,17 @@ pub(crate) type Pair = (NodeId, CpuId, NodeSet);
 /// holds the true one 15 times in 16.
 const PLACEMENTS: u32 = 5;
 
+/// Less time than this for each, and there are fewer of them.
+const PLACEMENT_TIME: Duration = Duration::from_millis(700);
+
 /// As [`chase_cells`], several times with new memory: physical pages that happen to lie well or
 /// badly are a part of the spread.
 fn placed_anew(session: &mut Session<'_>, walks: &[(Pattern, Bytes)], pairs: &[Pair]) -> Vec<Cell> {
     let mut runs: Vec<Vec<Cell>> = Vec::new();
-    let mut left = PLACEMENTS;
+    let fit = session.left().as_millis() / PLACEMENT_TIME.as_millis();
+    let mut left = u32::try_from(fit)
+        .unwrap_or(PLACEMENTS)
+        .clamp(1, PLACEMENTS);
     while left > 0 && (runs.is_empty() || !session.is_over()) {
         let outer = session.begin_part(1.0 / f64::from(left));
         let begin = session.clock.now();

@@ -18,6 +18,10 @@ const PLACED_SHARE_MIN: f64 = 0.99;
 /// Huge pages on x86-64 and, with base pages of 4 KiB, on aarch64.
 pub(crate) const HUGE_PAGE: Bytes = Bytes(2 << 20);
 
+/// Memory that is spread over nodes is made of huge pages from this size on; less of it would be so
+/// few pages that it could not be spread evenly.
+const SPREAD_HUGE_MIN: Bytes = Bytes(64 << 20);
+
 /// Which pages are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
@@ -77,6 +81,8 @@ pub(crate) fn allocate(
     } else {
         PolicyMode::Interleave
     };
+    let spread_small = nodes.len() > 1 && size < SPREAD_HUGE_MIN;
+    let want = if spread_small { Want::Base } else { want };
     let policy = Policy {
         flags: PolicyFlags {
             static_nodes: true,
@@ -203,8 +209,19 @@ pub(crate) fn verify(
         Err(error) => numa_maps_placement(files, memory)
             .ok_or_else(|| format!("where its pages lie cannot be told: {}", chain(&error)))?,
     };
+    // Pages go round: one node may have one less than another.
+    let size = Bytes(memory.as_slice().len() as u64);
+    let page = if size < SPREAD_HUGE_MIN {
+        homenode_sys::page_size()
+    } else {
+        HUGE_PAGE
+    };
+    let one_less = page.share_of(size).unwrap_or(1.0);
     let count = u32::try_from(nodes.len().max(1)).unwrap_or(u32::MAX);
-    let fair = PLACED_SHARE_MIN / f64::from(count);
+    let fair = match count {
+        1 => PLACED_SHARE_MIN,
+        count => PLACED_SHARE_MIN / f64::from(count) - one_less,
+    };
     let is_fair = |node| placement.share_on(&NodeSet::from_iter([node])) >= fair;
     if placement.share_on(nodes) >= PLACED_SHARE_MIN && nodes.iter().all(is_fair) {
         return Ok(());

@@ -41,7 +41,10 @@ const SMALL: [&str; 4] = ["--size", "2MiB", "--budget", "2s"];
 /// A node without CPUs is a column only, one without memory a row only.
 #[test]
 fn the_latency_matrix_has_the_shape_of_the_machine() {
-    let cells = cells(&[&["latency", "--quick"], &SMALL[..]].concat(), true);
+    let cells = cells(
+        &["latency", "--quick", "--size", "2MiB", "--budget", "6s"],
+        true,
+    );
     let rows = node_set("has_cpu");
     let columns = node_set("has_memory");
     for pages in ["base", "huge"] {
@@ -81,7 +84,11 @@ fn every_test_runs_to_its_end() {
         "rmma",
     ] {
         // Threads start slowly where one host thread emulates all CPUs.
-        let budget = if test == "bandwidth" { "5s" } else { "2s" };
+        let budget = if ["bandwidth", "rmma"].contains(&test) {
+            "5s"
+        } else {
+            "2s"
+        };
         let cells = cells(
             &[test, "--quick", "--size", "2MiB", "--budget", budget],
             false,
