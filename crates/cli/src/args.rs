@@ -240,7 +240,7 @@ pub(crate) struct MapsArgs {
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  homenode report\n  homenode report --html numa.html --top 20\n  homenode report --json | jq .report.verdict"
+    after_help = "Examples:\n  homenode report\n  homenode report --html numa.html --top 20\n  homenode report --json | jq .verdict"
 )]
 pub(crate) struct ReportArgs {
     /// Also write the report, with a drawing, as one web page.
