@@ -226,7 +226,7 @@ mod tests {
             values("2n", "-smp"),
             ["4,sockets=2,dies=1,cores=1,threads=2"]
         );
-        assert_eq!(values("2n", "-m"), ["512M"]);
+        assert_eq!(values("2n", "-m"), ["768M"]);
         assert_eq!(values("2n", "-kernel"), ["K"]);
         assert_eq!(values("2n", "-initrd"), ["I"]);
         assert_eq!(values("2n", "-machine"), ["q35"]);

@@ -20,6 +20,8 @@ struct Victim {
 
 impl Victim {
     fn start(mib: u32) -> Self {
+        // The victims' CPUs are not bound, so AutoNUMA would move their memory back.
+        fs::write("/proc/sys/kernel/numa_balancing", "0").unwrap();
         let mut child = Command::new("numactl")
             .args(["--membind=0", "lab-victim", &mib.to_string()])
             .stdin(Stdio::piped())
