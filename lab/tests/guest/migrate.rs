@@ -54,13 +54,14 @@ impl Victim {
         self.child.id().to_string()
     }
 
-    /// What of its plain memory lies on a node, as the kernel counts it.
+    /// What of its plain memory lies on a node, as the kernel counts it. Not the data of its program
+    /// file: pages of it that were never written are the file's, and shared.
     fn anonymous_on(&self, node: u32) -> Bytes {
         let text = fs::read_to_string(format!("/proc/{}/numa_maps", self.pid())).unwrap();
         let field = format!("N{node}=");
         let pages = text
             .lines()
-            .filter(|line| line.contains("anon="))
+            .filter(|line| line.contains("anon=") && !line.contains("file="))
             .flat_map(str::split_ascii_whitespace)
             .filter_map(|word| word.strip_prefix(&field)?.parse::<u64>().ok());
         Bytes(pages.sum::<u64>() * 4096)
