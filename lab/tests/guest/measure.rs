@@ -99,10 +99,14 @@ fn every_test_runs_to_its_end() {
         let cells = cells(&[&[test, "--quick"], &SMALL[..]].concat(), false);
         let measured = cells.iter().filter(|cell| is_measured(cell)).count();
         assert!(measured > 0, "{test}: {cells:?}");
-        // An emulated machine may run out of time, and nothing else.
+        // Where one host thread emulates all CPUs, time may run out, and threads that should work at
+        // the same time may not. Nothing else is an excuse.
         for cell in cells.iter().filter(|cell| !is_measured(cell)) {
             let why = cell["outcome"]["absent"].as_str().unwrap_or_default();
-            assert!(why.contains("no time was left"), "{test}: {cell}");
+            assert!(
+                why.contains("no time was left") || why.contains("never worked at the same time"),
+                "{test}: {cell}"
+            );
         }
     }
 }
