@@ -4,8 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::programs::{Contender, compare};
-use crate::build::{Profile, StaticBuild};
+use super::programs::{Contender, compare, installed_homenode};
 use crate::host::{self, Needed};
 
 /// `homenode run` against numactl, and `homenode place` against `numad -w`
@@ -32,8 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         package: program,
     };
     host::ensure(&[needed("numactl"), needed("numad"), needed("strace")])?;
-    let binary = StaticBuild::new(Profile::Release)?.binary("homenode", "homenode")?;
-    let homenode = binary.display().to_string();
+    let homenode = installed_homenode()?.display().to_string();
     let rounds = args.rounds as usize;
 
     println!("launching, {rounds} rounds:");

@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::programs::{Contender, compare};
-use crate::build::{Profile, StaticBuild};
+use super::programs::{Contender, compare, installed_homenode};
 use crate::host::{self, Needed};
 
 /// `homenode topo` against numactl on this machine, and against lstopo on a large one
@@ -41,8 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             package: "hwloc-nox",
         },
     ])?;
-    let binary = StaticBuild::new(Profile::Release)?.binary("homenode", "homenode")?;
-    let homenode = binary.display().to_string();
+    let homenode = installed_homenode()?.display().to_string();
     println!("this machine, {rounds} rounds:");
     compare(
         &mut [
