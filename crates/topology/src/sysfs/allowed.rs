@@ -1,16 +1,11 @@
 //! What this process may use of the machine: affinity, cpusets, container limits.
 
-use homenode_host::Files;
 use homenode_units::{Bytes, CpuSet, Id, IdSet, NodeSet};
 
 use super::reader::{Gap, Reader};
 use crate::{Allowed, CpuLimit, Node};
 
-pub(super) fn read<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    online: &CpuSet,
-    nodes: &[Node],
-) -> Allowed {
+pub(super) fn read(reader: &mut Reader<'_>, online: &CpuSet, nodes: &[Node]) -> Allowed {
     let node_ids: NodeSet = nodes.iter().map(|node| node.id).collect();
     let groups = Groups::read(reader);
     let (cpus, nodes, evidence) = by_status(reader)
@@ -36,7 +31,7 @@ type Sets = (CpuSet, NodeSet, String);
 
 /// The kernel's own answer; it has affinity, cpusets and offline CPUs in it already.
 /// Source: `Cpus_allowed_list` and `Mems_allowed_list` of `/proc/self/status`.
-fn by_status<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Option<Sets> {
+fn by_status(reader: &mut Reader<'_>) -> Option<Sets> {
     let sets = reader.value(format_args!("/proc/self/status"), |text| {
         let field = |key: &str| {
             text.lines()
@@ -90,7 +85,7 @@ impl Group {
 impl Groups {
     /// Sources: `/proc/self/cgroup`, `cgroups(7)`, or `/proc/self/cpuset` in old captures; mount
     /// points from `/proc/mounts` unless the usual one serves.
-    fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Self {
+    fn read(reader: &mut Reader<'_>) -> Self {
         let mut groups = Self::default();
         let lines = reader
             .text(format_args!("/proc/self/cgroup"))
@@ -134,7 +129,7 @@ impl Groups {
     }
 
     /// Looks for cpuset files under every mount that can have them.
-    fn find_cpuset_mounts<F: Files + ?Sized>(&mut self, reader: &mut Reader<'_, F>, path: &str) {
+    fn find_cpuset_mounts(&mut self, reader: &mut Reader<'_>, path: &str) {
         let mounts = reader.text(format_args!("/proc/mounts")).map(str::to_owned);
         for line in mounts.unwrap_or_default().lines() {
             let mut words = line.split(' ').skip(1);
@@ -164,7 +159,7 @@ impl Groups {
         }
     }
 
-    fn cpuset<F: Files + ?Sized>(&self, reader: &mut Reader<'_, F>) -> Option<Sets> {
+    fn cpuset(&self, reader: &mut Reader<'_>) -> Option<Sets> {
         if let Some(group) = &self.unified
             && let Some(found) = read_cpuset(reader, group, ".effective")
         {
@@ -174,17 +169,19 @@ impl Groups {
     }
 
     /// The tightest limits of the group and all above it.
-    fn limits<F: Files + ?Sized>(
-        &self,
-        reader: &mut Reader<'_, F>,
-    ) -> (Option<CpuLimit>, Option<Bytes>) {
+    fn limits(&self, reader: &mut Reader<'_>) -> (Option<CpuLimit>, Option<Bytes>) {
         let mut cpu_limits = Vec::new();
         let mut memory_limits = Vec::new();
-        // The group at the mount point has no limit files on version 2; they are not asked for.
+        // A controller is in one hierarchy only: one that has its own is not in version 2's
+        // (cgroups(7), Linux 6.12).
         for folder in self.unified.iter().flat_map(Group::folders) {
-            cpu_limits.extend(reader.value(format_args!("{folder}/cpu.max"), parse_cpu_max));
-            memory_limits
-                .extend(reader.value(format_args!("{folder}/memory.max"), parse_memory_max));
+            if self.cpu.is_none() {
+                cpu_limits.extend(reader.value(format_args!("{folder}/cpu.max"), parse_cpu_max));
+            }
+            if self.memory.is_none() {
+                memory_limits
+                    .extend(reader.value(format_args!("{folder}/memory.max"), parse_memory_max));
+            }
         }
         for folder in self.cpu.iter().flat_map(Group::folders) {
             let quota = reader.number::<i64>(format_args!("{folder}/cpu.cfs_quota_us"));
@@ -214,11 +211,7 @@ impl Groups {
     }
 }
 
-fn read_cpuset<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    group: &Group,
-    suffix: &str,
-) -> Option<Sets> {
+fn read_cpuset(reader: &mut Reader<'_>, group: &Group, suffix: &str) -> Option<Sets> {
     let prefix = group.cpuset_prefix;
     // An empty file means "as the parent" on version 2 and nothing usable on version 1.
     for folder in group.folders() {

@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use homenode_host::Files;
 use homenode_units::{Bytes, CpuId, CpuSet};
 
 use super::reader::{Gap, Reader, shorten};
@@ -32,7 +31,7 @@ pub(super) struct Levels {
 }
 
 /// Returns `None` when no CPU is online.
-pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail) -> Option<Found> {
+pub(super) fn read(reader: &mut Reader<'_>, detail: Detail) -> Option<Found> {
     let mut ids = PackageIds::default();
     let cpus = read_cpus(reader, &mut ids, detail);
     if cpus.online.is_empty() {
@@ -48,9 +47,9 @@ pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, detail: Detail
 
 impl Found {
     /// Packages and caches.
-    pub(super) fn read_packages_and_caches<F: Files + ?Sized>(
+    pub(super) fn read_packages_and_caches(
         &self,
-        reader: &mut Reader<'_, F>,
+        reader: &mut Reader<'_>,
         detail: Detail,
     ) -> (Vec<CpuGroup>, Vec<Cache>) {
         let packages = read_packages(reader, &self.readable, self.ids.clone());
@@ -62,7 +61,7 @@ impl Found {
     }
 
     /// Everything else that groups CPUs, as if each mask could be trusted; see [`Self::settle`].
-    pub(super) fn read_levels<F: Files + ?Sized>(&self, reader: &mut Reader<'_, F>) -> Levels {
+    pub(super) fn read_levels(&self, reader: &mut Reader<'_>) -> Levels {
         let mut read = |level| read_groups(reader, &self.readable, None, level);
         Levels {
             dies: read(&DIE),
@@ -74,9 +73,9 @@ impl Found {
     }
 
     /// Makes the levels fit into the packages.
-    pub(super) fn settle<F: Files + ?Sized>(
+    pub(super) fn settle(
         &self,
-        reader: &mut Reader<'_, F>,
+        reader: &mut Reader<'_>,
         packages: &[CpuGroup],
         levels: &mut Levels,
     ) {
@@ -107,19 +106,12 @@ impl Found {
     }
 
     /// Kinds of cores.
-    pub(super) fn read_core_kinds<F: Files + ?Sized>(
-        &self,
-        reader: &mut Reader<'_, F>,
-    ) -> Vec<CoreKind> {
+    pub(super) fn read_core_kinds(&self, reader: &mut Reader<'_>) -> Vec<CoreKind> {
         read_core_kinds(reader, &self.readable)
     }
 }
 
-fn read_cpus<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    ids: &mut PackageIds,
-    detail: Detail,
-) -> Cpus {
+fn read_cpus(reader: &mut Reader<'_>, ids: &mut PackageIds, detail: Detail) -> Cpus {
     let online = match reader.list::<CpuId>(format_args!("{CPU}/online")) {
         Ok(online) if !online.is_empty() => online,
         _ => online_by_folder(reader, ids),
@@ -147,18 +139,14 @@ fn read_cpus<F: Files + ?Sized>(
 }
 
 /// The CPUs that have a folder.
-fn folders<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> CpuSet {
+fn folders(reader: &mut Reader<'_>) -> CpuSet {
     let numbers = reader.numbered(CPU, "cpu").unwrap_or_default();
     numbers.into_iter().map(CpuId).collect()
 }
 
 /// The online CPUs that have a folder. Containers show some without, and a list in a damaged
 /// capture may name a million; a list of a likely length is not worth the look to `Detail::Fast`.
-fn readable<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    online: &CpuSet,
-    detail: Detail,
-) -> CpuSet {
+fn readable(reader: &mut Reader<'_>, online: &CpuSet, detail: Detail) -> CpuSet {
     /// As many as Linux supports (`CONFIG_NR_CPUS`, x86).
     const LIKELY_MAX: usize = 8192;
     if detail == Detail::Fast && online.len() <= LIKELY_MAX {
@@ -177,11 +165,11 @@ fn readable<F: Files + ?Sized>(
 
 /// Old kernels and partial captures have no lists: a CPU is then online when it has a topology
 /// and no `online` file that holds 0 (CPU 0 often has none).
-fn online_by_folder<F: Files + ?Sized>(reader: &mut Reader<'_, F>, ids: &mut PackageIds) -> CpuSet {
+fn online_by_folder(reader: &mut Reader<'_>, ids: &mut PackageIds) -> CpuSet {
     let mut online = CpuSet::new();
     for cpu in folders(reader).iter() {
         let switched_off = reader.number(format_args!("{CPU}/cpu{cpu}/online")) == Ok(0u32);
-        let has_topology = |reader: &mut Reader<'_, F>, ids: &mut PackageIds| {
+        let has_topology = |reader: &mut Reader<'_>, ids: &mut PackageIds| {
             // The id is needed anyway, and shows the folder that it is in.
             ids.read(reader, cpu).is_some()
                 || reader.files.is_folder(&format!("{CPU}/cpu{cpu}/topology"))
@@ -198,7 +186,7 @@ fn online_by_folder<F: Files + ?Sized>(reader: &mut Reader<'_, F>, ids: &mut Pac
 struct PackageIds(BTreeMap<CpuId, Option<u32>>);
 
 impl PackageIds {
-    fn read<F: Files + ?Sized>(&mut self, reader: &mut Reader<'_, F>, cpu: CpuId) -> Option<u32> {
+    fn read(&mut self, reader: &mut Reader<'_>, cpu: CpuId) -> Option<u32> {
         *self.0.entry(cpu).or_insert_with(|| {
             reader.id(format_args!("{CPU}/cpu{cpu}/topology/physical_package_id"))
         })
@@ -210,11 +198,7 @@ impl PackageIds {
 /// Neither is always right: on Cluster-on-Die machines with Linux 3.10 the masks show clusters, on
 /// Madison ia64 the ids repeat. An id is read at the first and the last CPU of each mask, and at
 /// every CPU of a mask whose two differ.
-fn read_packages<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    online: &CpuSet,
-    mut ids: PackageIds,
-) -> Vec<CpuGroup> {
+fn read_packages(reader: &mut Reader<'_>, online: &CpuSet, mut ids: PackageIds) -> Vec<CpuGroup> {
     let mut by_id: BTreeMap<u32, CpuSet> = BTreeMap::new();
     let mut by_mask: Vec<CpuGroup> = Vec::new();
     let mut seen = CpuSet::new();
@@ -312,8 +296,8 @@ const DRAWER: Level = Level {
 ///
 /// `names` are the file's names, new and old, the same where it never had another. What was found
 /// under the second one is asked for first from then on: a kernel has one of them everywhere.
-fn read_mask<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
+fn read_mask(
+    reader: &mut Reader<'_>,
     online: &CpuSet,
     cpu: CpuId,
     folder: &str,
@@ -344,8 +328,8 @@ fn read_mask<F: Files + ?Sized>(
     Err(Gap::Bad)
 }
 
-fn read_groups<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
+fn read_groups(
+    reader: &mut Reader<'_>,
     online: &CpuSet,
     packages: Option<&[CpuGroup]>,
     level: &Level,
@@ -405,7 +389,7 @@ fn within_package(cpus: &CpuSet, cpu: CpuId, packages: &[CpuGroup]) -> CpuSet {
 /// The level 3 caches, which the verdict needs: their CPUs, kind and size.
 ///
 /// A machine whose first CPU has none is asked no more.
-fn read_level_3<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> Vec<Cache> {
+fn read_level_3(reader: &mut Reader<'_>, online: &CpuSet) -> Vec<Cache> {
     /// Where it usually is comes first: behind two level 1 caches and one of level 2.
     const POSITIONS: [u8; 5] = [3, 2, 4, 1, 0];
     let mut caches = Vec::new();
@@ -441,7 +425,7 @@ fn read_level_3<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) 
 /// All caches, each read at its first CPU.
 ///
 /// A machine whose first CPU has none is asked no more.
-fn read_caches<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -> Vec<Cache> {
+fn read_caches(reader: &mut Reader<'_>, online: &CpuSet) -> Vec<Cache> {
     let mut caches: Vec<Cache> = Vec::new();
     // Level, kind and lowest CPU name a cache.
     let mut starts = BTreeSet::new();
@@ -492,8 +476,8 @@ fn read_caches<F: Files + ?Sized>(reader: &mut Reader<'_, F>, online: &CpuSet) -
 }
 
 /// A cache's CPUs, kind and size.
-fn read_cache_size<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
+fn read_cache_size(
+    reader: &mut Reader<'_>,
     online: &CpuSet,
     cpu: CpuId,
     folder: &str,
@@ -525,8 +509,8 @@ fn read_cache_size<F: Files + ?Sized>(
 }
 
 /// As [`read_cache_size`], with the rest.
-fn read_cache<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
+fn read_cache(
+    reader: &mut Reader<'_>,
     online: &CpuSet,
     cpu: CpuId,
     folder: &str,
@@ -598,10 +582,7 @@ fn parse_cache_size(text: &str) -> Result<Bytes, String> {
 /// Intel names its kinds by the counters they have, arm by relative capacity.
 ///
 /// Highest frequencies are no evidence: favoured cores of one kind differ in them too.
-fn read_core_kinds<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    online: &CpuSet,
-) -> Vec<CoreKind> {
+fn read_core_kinds(reader: &mut Reader<'_>, online: &CpuSet) -> Vec<CoreKind> {
     let mut kinds: Vec<CoreKind> = Vec::new();
     for (counters, name) in [
         ("cpu_core", "performance (Intel P-core)"),

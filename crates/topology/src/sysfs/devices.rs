@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homenode_host::Files;
 use homenode_units::{CpuSet, NodeId, Reading};
 
 use super::reader::Reader;
@@ -18,8 +17,8 @@ const CLASSES: [&str; 4] = [
     "/sys/class/drm",
 ];
 
-pub(super) fn read<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
+pub(super) fn read(
+    reader: &mut Reader<'_>,
     online: &CpuSet,
     nodes: &[Node],
 ) -> Reading<Vec<Device>> {
@@ -76,9 +75,7 @@ fn kind(class: u32) -> Option<DeviceKind> {
 }
 
 /// The system's names, by the PCI address nearest to each.
-fn device_names<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-) -> BTreeMap<String, BTreeSet<String>> {
+fn device_names(reader: &mut Reader<'_>) -> BTreeMap<String, BTreeSet<String>> {
     let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for class in CLASSES {
         for name in reader.names(class).unwrap_or_default() {
@@ -122,12 +119,7 @@ fn is_pci_address(text: &str) -> bool {
 
 /// The device's own node, else that of a bridge above it, else that of its CPUs. Never node 0 for
 /// a -1.
-fn node<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    address: &str,
-    cpus: &CpuSet,
-    nodes: &[Node],
-) -> Reading<NodeId> {
+fn node(reader: &mut Reader<'_>, address: &str, cpus: &CpuSet, nodes: &[Node]) -> Reading<NodeId> {
     let path = reader
         .files
         .link(&format!("{PCI}/{address}"))

@@ -1,6 +1,5 @@
 //! What kind of memory a node is, from the devices it came from.
 
-use homenode_host::Files;
 use homenode_units::{BytesPerSecond, NodeId, Reading};
 
 use super::reader::Reader;
@@ -11,7 +10,7 @@ use crate::{MemoryKind, Node};
 const BANDWIDTH_RATIO: f64 = 1.5;
 
 /// Fills [`Node::memory_kind`]; the first evidence that fits wins.
-pub(super) fn classify<F: Files + ?Sized>(reader: &mut Reader<'_, F>, nodes: &mut [Node]) {
+pub(super) fn classify(reader: &mut Reader<'_>, nodes: &mut [Node]) {
     let from_devices = dax_nodes(reader);
     let gpus = gpu_nodes(reader);
     // Ordinary memory is where the CPUs are; the best of it is what others are compared with.
@@ -59,7 +58,7 @@ fn bandwidth(node: &Node) -> Option<f64> {
 /// The link's target tells where the memory came from: `ndbus` a persistent memory bus, `hmem`
 /// memory that the firmware set apart, a decoder or region a CXL device.
 /// Source: `/sys/bus/dax/devices/dax<x>.<y>/{target_node,driver}`, drivers/dax, Linux 6.12.
-fn dax_nodes<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Vec<(NodeId, MemoryKind)> {
+fn dax_nodes(reader: &mut Reader<'_>) -> Vec<(NodeId, MemoryKind)> {
     const DAX: &str = "/sys/bus/dax/devices";
     let mut nodes = Vec::new();
     for device in reader.names(DAX).unwrap_or_default() {
@@ -96,7 +95,7 @@ fn dax_nodes<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Vec<(NodeId, Memo
 
 /// Nodes that are GPU memory (POWER9 and its `NVLink` GPUs).
 /// Source: line `Node:  <n>` of `/proc/driver/nvidia/gpus/<address>/numa_status`.
-fn gpu_nodes<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Vec<NodeId> {
+fn gpu_nodes(reader: &mut Reader<'_>) -> Vec<NodeId> {
     const GPUS: &str = "/proc/driver/nvidia/gpus";
     let mut nodes = Vec::new();
     for gpu in reader.names(GPUS).unwrap_or_default() {

@@ -38,8 +38,8 @@ pub enum ReadError {
 /// [`ReadError::NoCpus`] when the files describe no machine at all, [`ReadError::Impossible`] when
 /// they contradict each other so that no machine could be like that. Everything less is a
 /// [`Problem`](crate::Problem) or an absence in the topology.
-pub fn read_topology<F: Files + Sync + ?Sized>(
-    files: &F,
+pub fn read_topology(
+    files: &(dyn Files + Sync),
     source: Source,
     detail: Detail,
 ) -> Result<Topology, ReadError> {
@@ -125,8 +125,8 @@ struct Parts {
 const THREADS_FROM: usize = 64;
 
 /// Reads the parts, side by side where there are many CPUs.
-fn read_parts<F: Files + Sync + ?Sized>(
-    reader: &mut Reader<'_, F>,
+fn read_parts(
+    reader: &mut Reader<'_>,
     detail: Detail,
     found: &cpus::Found,
     machine_memory: &Reading<MachineMemory>,
@@ -183,7 +183,7 @@ struct MachineMemory {
 }
 
 /// Source: `/proc/meminfo`, `proc_meminfo(5)`.
-fn machine_memory<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Reading<MachineMemory> {
+fn machine_memory(reader: &mut Reader<'_>) -> Reading<MachineMemory> {
     let memory = reader.value(format_args!("/proc/meminfo"), |text| {
         let total = meminfo_line(text, "MemTotal").ok_or("expected a line `MemTotal: <n> kB`")?;
         Ok(MachineMemory {
@@ -207,7 +207,7 @@ fn meminfo_line(text: &str, key: &str) -> Option<Bytes> {
     })
 }
 
-fn kernel_options<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Vec<String> {
+fn kernel_options(reader: &mut Reader<'_>) -> Vec<String> {
     reader
         .text(format_args!("/proc/cmdline"))
         .map(|text| {
@@ -226,7 +226,7 @@ fn firmware_not_read(why: &str) -> Firmware {
     }
 }
 
-fn firmware<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Firmware {
+fn firmware(reader: &mut Reader<'_>) -> Firmware {
     Firmware {
         srat: acpi_table(reader, "SRAT", parse_srat),
         slit: acpi_table(reader, "SLIT", parse_slit),
@@ -235,8 +235,8 @@ fn firmware<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Firmware {
 }
 
 /// Source: `/sys/firmware/acpi/tables/<name>`, readable by root.
-fn acpi_table<F: Files + ?Sized, T, E: std::fmt::Display>(
-    reader: &mut Reader<'_, F>,
+fn acpi_table<T, E: std::fmt::Display>(
+    reader: &mut Reader<'_>,
     name: &str,
     parse: impl FnOnce(&[u8]) -> Result<T, E>,
 ) -> Reading<T> {
@@ -252,7 +252,7 @@ fn acpi_table<F: Files + ?Sized, T, E: std::fmt::Display>(
 }
 
 /// Source: `/sys/firmware/dmi/entries/17-<n>/raw`, readable by root.
-fn memory_slots<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Reading<Vec<MemorySlot>> {
+fn memory_slots(reader: &mut Reader<'_>) -> Reading<Vec<MemorySlot>> {
     const ENTRIES: &str = "/sys/firmware/dmi/entries";
     let instances = reader.numbered(ENTRIES, "17-");
     let instances = match instances {

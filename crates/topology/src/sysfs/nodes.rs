@@ -1,6 +1,5 @@
 //! Memory nodes: their CPUs, memory, distances and what the firmware claims about them.
 
-use homenode_host::Files;
 use homenode_units::{
     Bytes, BytesPerSecond, CpuSet, Nanoseconds, NodeId, NodeMatrix, NodeSet, Reading,
 };
@@ -21,8 +20,8 @@ pub(super) struct Found {
     pub(super) distances: Reading<NodeMatrix<Distance>>,
 }
 
-pub(super) fn read<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
+pub(super) fn read(
+    reader: &mut Reader<'_>,
     detail: Detail,
     cpus: &Cpus,
     machine_memory: &Reading<MachineMemory>,
@@ -68,10 +67,10 @@ pub(super) fn read<F: Files + ?Sized>(
 /// The nodes that are online and have a folder.
 ///
 /// A node's own folder is never listed: it holds hundreds of memory blocks.
-fn online_nodes<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> NodeSet {
+fn online_nodes(reader: &mut Reader<'_>) -> NodeSet {
     /// As many as Linux supports (`CONFIG_NODES_SHIFT` 10); beyond, the list is damaged.
     const LIKELY_MAX: usize = 1024;
-    let folders = |reader: &mut Reader<'_, F>| -> NodeSet {
+    let folders = |reader: &mut Reader<'_>| -> NodeSet {
         let numbers = reader.numbered(NODE, "node").unwrap_or_default();
         numbers.into_iter().map(NodeId).collect()
     };
@@ -138,12 +137,7 @@ fn empty_node(id: NodeId) -> Node {
     }
 }
 
-fn read_node<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    id: NodeId,
-    cpus: &Cpus,
-    detail: Detail,
-) -> Node {
+fn read_node(reader: &mut Reader<'_>, id: NodeId, cpus: &Cpus, detail: Detail) -> Node {
     let folder = format!("{NODE}/node{id}");
     let all = read_cpus(reader, &folder, detail);
     let (memory_total, memory_free) = read_memory(reader, &folder);
@@ -168,11 +162,7 @@ fn read_node<F: Files + ?Sized>(
     node
 }
 
-fn read_cpus<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    folder: &str,
-    detail: Detail,
-) -> CpuSet {
+fn read_cpus(reader: &mut Reader<'_>, folder: &str, detail: Detail) -> CpuSet {
     let map = reader.mask(format_args!("{folder}/cpumap"));
     if map.is_ok() && detail == Detail::Fast {
         return map.unwrap_or_default();
@@ -202,10 +192,7 @@ fn read_cpus<F: Files + ?Sized>(
 }
 
 /// Source: `node<n>/meminfo`, lines `Node <n> <Key>: <value> kB`.
-fn read_memory<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    folder: &str,
-) -> (Reading<Bytes>, Reading<Bytes>) {
+fn read_memory(reader: &mut Reader<'_>, folder: &str) -> (Reading<Bytes>, Reading<Bytes>) {
     let path = format!("{folder}/meminfo");
     let found = reader.text(format_args!("{path}")).map(|text| {
         (
@@ -237,10 +224,7 @@ fn read_memory<F: Files + ?Sized>(
     (reading(total, "MemTotal"), free)
 }
 
-fn read_huge_pages<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    folder: &str,
-) -> Vec<HugePagePool> {
+fn read_huge_pages(reader: &mut Reader<'_>, folder: &str) -> Vec<HugePagePool> {
     let pools = format!("{folder}/hugepages");
     let mut huge_pages = Vec::new();
     for name in reader.names(&pools).unwrap_or_default() {
@@ -250,7 +234,7 @@ fn read_huge_pages<F: Files + ?Sized>(
         let Some(kib) = size.and_then(|kib| kib.parse().ok()) else {
             continue;
         };
-        let count = |reader: &mut Reader<'_, F>, file: &str| {
+        let count = |reader: &mut Reader<'_>, file: &str| {
             reader.number::<u64>(format_args!("{pools}/{name}/{file}"))
         };
         if let (Ok(total_pages), Ok(free_pages)) = (
@@ -268,7 +252,7 @@ fn read_huge_pages<F: Files + ?Sized>(
     huge_pages
 }
 
-fn read_side_caches<F: Files + ?Sized>(reader: &mut Reader<'_, F>, folder: &str) -> Vec<SideCache> {
+fn read_side_caches(reader: &mut Reader<'_>, folder: &str) -> Vec<SideCache> {
     let caches = format!("{folder}/memory_side_cache");
     let levels = reader.numbered(&caches, "index").unwrap_or_default();
     let mut side_caches = Vec::with_capacity(levels.len());
@@ -292,11 +276,7 @@ fn read_side_caches<F: Files + ?Sized>(reader: &mut Reader<'_, F>, folder: &str)
 
 /// Source: `node<n>/access{0,1}/initiators/`, Documentation/admin-guide/mm/numaperf.rst. The
 /// kernel passes the HMAT's MB/s and nanoseconds on; 0 is unknown.
-fn read_access<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    id: NodeId,
-    known: &NodeSet,
-) -> Vec<Access> {
+fn read_access(reader: &mut Reader<'_>, id: NodeId, known: &NodeSet) -> Vec<Access> {
     let mut classes = Vec::new();
     for class in [0, 1] {
         let folder = format!("{NODE}/node{id}/access{class}/initiators");
@@ -321,8 +301,8 @@ fn read_access<F: Files + ?Sized>(
 }
 
 /// Columns of a distance row are positions in the list of online nodes, never node ids.
-fn read_distances<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
+fn read_distances(
+    reader: &mut Reader<'_>,
     online: &NodeSet,
     possible: &NodeSet,
 ) -> Reading<NodeMatrix<Distance>> {
@@ -414,7 +394,7 @@ fn find_nearest_cpus(nodes: &mut [Node], distances: &Reading<NodeMatrix<Distance
     }
 }
 
-fn report_stray_cpus<F: Files + ?Sized>(reader: &mut Reader<'_, F>, cpus: &Cpus, nodes: &[Node]) {
+fn report_stray_cpus(reader: &mut Reader<'_>, cpus: &Cpus, nodes: &[Node]) {
     let in_nodes = nodes
         .iter()
         .fold(CpuSet::new(), |all, node| all.union(&node.cpus));
@@ -428,10 +408,7 @@ fn report_stray_cpus<F: Files + ?Sized>(reader: &mut Reader<'_, F>, cpus: &Cpus,
 }
 
 /// Source: `/sys/devices/virtual/memory_tiering/memory_tier<t>/nodelist`, Linux 6.1.
-pub(super) fn read_tiers<F: Files + ?Sized>(
-    reader: &mut Reader<'_, F>,
-    online: &NodeSet,
-) -> Reading<Vec<Tier>> {
+pub(super) fn read_tiers(reader: &mut Reader<'_>, online: &NodeSet) -> Reading<Vec<Tier>> {
     const TIERS: &str = "/sys/devices/virtual/memory_tiering";
     let ids = match reader.numbered(TIERS, "memory_tier") {
         Ok(ids) => ids,
@@ -446,7 +423,7 @@ pub(super) fn read_tiers<F: Files + ?Sized>(
 }
 
 /// Source: `/sys/kernel/mm/numa/demotion_enabled`, Linux 5.15.
-pub(super) fn read_demotion<F: Files + ?Sized>(reader: &mut Reader<'_, F>) -> Reading<bool> {
+pub(super) fn read_demotion(reader: &mut Reader<'_>) -> Reading<bool> {
     let value = reader.value(
         format_args!("/sys/kernel/mm/numa/demotion_enabled"),
         |text| match text {

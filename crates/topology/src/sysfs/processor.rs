@@ -1,6 +1,5 @@
 //! What the CPUs are, from the first block of `/proc/cpuinfo`.
 
-use homenode_host::Files;
 use homenode_units::Reading;
 
 use super::reader::Reader;
@@ -10,7 +9,7 @@ use crate::{Processor, Source, Vendor};
 /// 17 µs per CPU.
 const HEAD_BYTES: usize = 4096;
 
-pub(super) fn read<F: Files + ?Sized>(reader: &mut Reader<'_, F>, source: &Source) -> Processor {
+pub(super) fn read(reader: &mut Reader<'_>, source: &Source) -> Processor {
     let path = format_args!("/proc/cpuinfo");
     let mut processor = match reader.text_up_to(path, HEAD_BYTES) {
         Ok(text) => parse(text),

@@ -22,9 +22,11 @@ pub(super) enum Gap {
 }
 
 /// A reader of the kernel's small text files.
-#[derive(Debug)]
-pub(super) struct Reader<'files, F: ?Sized> {
-    pub(super) files: &'files F,
+///
+/// Not generic: one copy of what reads a machine, close together in the program, starts faster than
+/// one copy for each kind of [`Files`].
+pub(super) struct Reader<'files> {
+    pub(super) files: &'files (dyn Files + Sync),
     /// The path read last; kept so that no file costs an allocation.
     path: String,
     buffer: Buffer,
@@ -33,8 +35,8 @@ pub(super) struct Reader<'files, F: ?Sized> {
     lacking: BTreeSet<&'static str>,
 }
 
-impl<'files, F: Files + ?Sized> Reader<'files, F> {
-    pub(super) fn new(files: &'files F) -> Self {
+impl<'files> Reader<'files> {
+    pub(super) fn new(files: &'files (dyn Files + Sync)) -> Self {
         Self {
             files,
             path: String::new(),
