@@ -1,7 +1,8 @@
 //! Programs from start to end, side by side.
 
+use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -26,7 +27,9 @@ impl Contender {
         }
     }
 
-    fn quiet(&self, before: &[&str]) -> Command {
+    /// Opens what the command will read and write, so that this is not in its time.
+    fn quiet(&self, before: &[&str]) -> Result<Command> {
+        let null = || File::options().read(true).write(true).open("/dev/null");
         let mut words = before
             .iter()
             .copied()
@@ -36,14 +39,14 @@ impl Contender {
             // Cargo sets it, and every directory in it costs a dynamic program some opens.
             .env_remove("LD_LIBRARY_PATH")
             .args(words)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        command
+            .stdin(null()?)
+            .stdout(null()?)
+            .stderr(null()?);
+        Ok(command)
     }
 
     fn run_once(&mut self) -> Result<()> {
-        let mut command = self.quiet(&[]);
+        let mut command = self.quiet(&[])?;
         let start = Instant::now();
         let status = command
             .status()
@@ -68,7 +71,7 @@ impl Contender {
     fn system_calls(&self) -> Result<usize> {
         let log = std::env::temp_dir().join(format!("homenode-bench-{}", std::process::id()));
         let log_name = log.display().to_string();
-        let traced = self.quiet(&["strace", "-f", "-qq", "-e", "signal=none", "-o", &log_name]);
+        let traced = self.quiet(&["strace", "-f", "-qq", "-e", "signal=none", "-o", &log_name])?;
         let status = { traced }.status().context("cannot start strace")?;
         let text = std::fs::read_to_string(&log).context("expected a log from strace")?;
         std::fs::remove_file(&log).context("cannot remove the log of strace")?;
@@ -101,14 +104,20 @@ pub(super) fn installed_homenode() -> Result<PathBuf> {
 
 /// Runs all in turn and prints each beside the reference.
 ///
+/// Each round has an order of its own: what ran before leaves the kernel's caches warm or cold, and
+/// in one fixed order the same program would always profit.
+///
 /// # Errors
 ///
 /// When a command cannot be started or fails.
 pub(super) fn compare(contenders: &mut [Contender], reference: usize, rounds: usize) -> Result<()> {
     const WARM_UP_ROUNDS: usize = 3;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut order: Vec<usize> = (0..contenders.len()).collect();
     for round in 0..rounds + WARM_UP_ROUNDS {
-        for contender in &mut *contenders {
-            contender.run_once()?;
+        random.shuffle(&mut order);
+        for &next in &order {
+            contenders[next].run_once()?;
         }
         if round + 1 == WARM_UP_ROUNDS {
             contenders
