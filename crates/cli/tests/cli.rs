@@ -366,6 +366,11 @@ fn refusals_of_the_parser_have_a_next_step() {
         (&["place", "--cpus", "0"][..], "at least 1", "place --help"),
         (&["place", "--cpus", "-1"], "--cpus", "place --help"),
         (&["migrate"], "required", "migrate --help"),
+        (
+            &["migrate", "x", "--to", "1"],
+            "the number of a process",
+            "migrate --help",
+        ),
         (&["nope"], "nope", "homenode --help"),
         (&["topo", "--nope"], "--nope", "topo --help"),
     ] {

@@ -271,10 +271,11 @@ fn describe(
     let nodes = cpu_nodes.union(&own_memory);
     let mut reasons = vec![goal_reason(topology, offers, request, choice, &nodes)];
     reasons.extend(choice.taken.iter().map(|offer| offer_reason(load, offer)));
-    if counting == Counting::All && choice.cpus_missing <= 0.0 {
+    let asked = count(request.need.cpus as usize);
+    if counting == Counting::All && choice.cpus_missing <= 0.0 && choice.idle() < asked {
         reasons.push(format!(
             "{} asked for, {:.1} idle: it will share them with what runs there",
-            cpus(count(request.need.cpus as usize)),
+            cpus(asked),
             choice.idle()
         ));
     }
@@ -397,7 +398,9 @@ fn shortfalls(
         let memory: Bytes = offers.iter().map(|offer| offer.memory).sum();
         shortfalls.push(format!("{} asked for, {memory} to be had", need.memory));
     }
+    // Less than one CPU's time is still one CPU to run on.
     if let Some(limit) = topology.allowed.cpu_limit
+        && need.cpus > 1
         && u64::from(need.cpus).saturating_mul(limit.period_us) > limit.quota_us
     {
         shortfalls.push(format!(

@@ -113,6 +113,12 @@ fn limits_of_control_groups_are_lacking_beyond_them() {
     };
     let lacking = |need: &str| auto(&topology, &load, need).shortfalls;
     assert_eq!(lacking("1cpu,2GiB"), [""; 0]);
+    // Too much memory says nothing about CPUs.
+    let reasons = auto(&topology, &idle(), "1cpu,999GiB").reasons;
+    assert!(
+        reasons.iter().all(|reason| !reason.contains("share")),
+        "{reasons:?}"
+    );
     assert_eq!(
         lacking("2cpu,3GiB"),
         [
