@@ -333,8 +333,8 @@ impl<'a, M: Machine + ?Sized> Mover<'a, M> {
 /// Pages that the kernel moves at once. They are out of reach together while it copies them all, so
 /// this and not the length of the call is what the process waits for. On shape 2n-move a touch of
 /// 300 MiB waits 0.31 to 0.37 ms at worst and under migratepages, whose pieces are 512 pages, 1.1 to
-/// 1.3 ms (`cargo xtask bench migrate`, Linux 6.12). Pieces of 16 pages make 100 MiB take an eighth
-/// longer, and the worst no shorter.
+/// 1.3 ms (`cargo xtask bench migrate`, Linux 6.12). With pieces of 8 pages the worst is 0.31 ms: what
+/// is left is not theirs.
 const PIECE_PAGES: usize = 32;
 
 /// An address where no process has memory (`vm.mmap_min_addr`). The kernel writes `EFAULT` as its

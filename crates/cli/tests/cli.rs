@@ -364,7 +364,7 @@ fn every_command_has_help_with_an_example() {
 fn refusals_of_the_parser_have_a_next_step() {
     for (arguments, message, help) in [
         (&["place", "--cpus", "0"][..], "at least 1", "place --help"),
-        (&["place", "--cpus", "-1"], "--cpus", "place --help"),
+        (&["place", "--cpus", "-1"], "-1", "place --help"),
         (&["migrate"], "required", "migrate --help"),
         (
             &["migrate", "x", "--to", "1"],
