@@ -17,6 +17,15 @@ pub const PROGRAM: &str = "qemu-system-x86_64";
 /// them. Named models boot no faster and warn about what TCG lacks (QEMU 7.2).
 const CPU: &str = "max,vendor=GenuineIntel,family=6,model=106,stepping=6";
 
+/// One thread emulates all CPUs in turn.
+///
+/// With a thread for each CPU, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
+/// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one thread. A likely
+/// cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages before
+/// translation": one CPU runs code that another is changing, as Linux does to itself at boot. Boots
+/// take equally long either way, as one CPU does nearly all the work.
+const ACCELERATOR: &str = "tcg,thread=single";
+
 /// What every guest's kernel is told.
 ///
 /// `panic=-1` turns a panic into a reboot, and `-no-reboot` that into the emulator's end; without
@@ -49,10 +58,10 @@ pub fn arguments(
     } else {
         ",hmat=on"
     };
-    arguments.pair("-accel", time.accelerator());
+    arguments.pair("-accel", ACCELERATOR);
     let mut kernel_args = KERNEL_ARGS.to_owned();
     match time {
-        GuestTime::Host | GuestTime::HostSideBySide => {}
+        GuestTime::Host => {}
         GuestTime::Modelled { plugin, seed } => {
             arguments.pair("-icount", "shift=0,sleep=off");
             // A comma ends an argument, a double one is a comma.
@@ -110,9 +119,6 @@ pub enum GuestTime {
     /// The host's time: what else the host does shows as stalls.
     #[default]
     Host,
-    /// The host's time, and a thread for each CPU: for benchmarks in which CPUs wait for each other.
-    /// A boot may have to be tried again.
-    HostSideBySide,
     /// Each instruction takes 1 ns, until the guest starts the model of its machine; from
     /// then on each instruction and each access takes what the model says, and CPUs run at the same
     /// time. Only for shapes that have a [`Shape::machine`].
@@ -122,22 +128,6 @@ pub enum GuestTime {
         /// What the guest's random numbers come from: the kernel's layout, for one.
         seed: u64,
     },
-}
-
-impl GuestTime {
-    /// One thread emulates all CPUs in turn, but where they have to be side by side.
-    ///
-    /// With a thread for each CPU, 3 of about 185 boots crashed or hung before init (QEMU 7.2 of
-    /// Debian 12, Linux 6.1 and 6.12, November 2026), and none of about 200 with one thread. A
-    /// likely cause is the race that QEMU 8.1 closed in deba78709a, "accel/tcg: Always lock pages
-    /// before translation": one CPU runs code that another is changing, as Linux does to itself at
-    /// boot. Boots take equally long either way, as one CPU does nearly all the work.
-    fn accelerator(&self) -> &'static str {
-        match self {
-            Self::Host | Self::Modelled { .. } => "tcg,thread=single",
-            Self::HostSideBySide => "tcg,thread=multi",
-        }
-    }
 }
 
 #[derive(Default)]

@@ -188,6 +188,7 @@ shapes![
     "cod-2x2",
     "epyc-nps1",
     "epyc-nps4",
+    "2n-move",
     "xeon-4214",
     "xeon-4214-numa-off",
     "cube",

@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Write what the guest's kernel prints to this file
     #[arg(long, value_name = "FILE")]
     keep_console: Option<PathBuf>,
+    /// Put what lies in this folder over the guest's root: FOLDER/usr/bin/x becomes /usr/bin/x
+    #[arg(long, value_name = "FOLDER")]
+    add: Option<PathBuf>,
     /// Make accesses cost what the shape says; counters are printed at the end
     #[arg(long)]
     timed: bool,
@@ -66,13 +69,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             .print_long_help()?;
         return Ok(ExitCode::from(2));
     };
-    let machinery = if args.timed {
+    let mut machinery = if args.timed {
         lab_truth::require_machine(shape)?;
         // Optimised: what a program does beside its accesses should cost as on a machine.
         Machinery::prepare_modelled(&[args.kernel], Profile::Release, args.seed)?
     } else {
         Machinery::prepare(&[args.kernel])?
     };
+    if let Some(folder) = &args.add {
+        machinery.add(folder)?;
+    }
     let mut pass_on = |stream: Stream, bytes: &[u8]| match stream {
         Stream::Stdout => write_all(io::stdout(), bytes),
         Stream::Stderr => write_all(io::stderr(), bytes),

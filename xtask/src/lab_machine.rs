@@ -25,6 +25,8 @@ const PROBE: &str = "lab-probe";
 pub(crate) struct Machinery {
     kernels: BTreeMap<KernelName, Kernel>,
     initramfs: Initramfs,
+    /// Put over the root of each guest.
+    added: Vec<u8>,
     time: GuestTime,
 }
 
@@ -36,15 +38,6 @@ impl Machinery {
     /// When one of these fails; the message names what and what to do.
     pub(crate) fn prepare(kernels: &[KernelName]) -> Result<Self> {
         Self::prepare_as(kernels, Profile::Dev, GuestTime::Host)
-    }
-
-    /// As [`Self::prepare`], for guests in which times matter.
-    ///
-    /// # Errors
-    ///
-    /// As [`Self::prepare`].
-    pub(crate) fn prepare_for_times(kernel: KernelName) -> Result<Self> {
-        Self::prepare_as(&[kernel], Profile::Release, GuestTime::HostSideBySide)
     }
 
     /// As [`Self::prepare`], for guests in which accesses cost what their shape says.
@@ -99,8 +92,19 @@ impl Machinery {
         Ok(Self {
             kernels,
             initramfs,
+            added: Vec::new(),
             time,
         })
+    }
+
+    /// Puts what lies in a folder over the root of each guest.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be read.
+    pub(crate) fn add(&mut self, folder: &Path) -> Result<()> {
+        self.added = Initramfs::folder(folder)?;
+        Ok(())
     }
 
     /// The kernel of that name.
@@ -130,7 +134,11 @@ impl Machinery {
         follow(&Guest {
             shape,
             kernel: &self.kernel(kernel).image,
-            initramfs: &[self.initramfs.shared(), &Initramfs::command(shape, &words)],
+            initramfs: &[
+                self.initramfs.shared(),
+                &self.added,
+                &Initramfs::command(shape, &words),
+            ],
             timeout,
             time: &self.time,
         })

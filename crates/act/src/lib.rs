@@ -16,7 +16,7 @@
 //! * in batches of at least 512 base pages, because each call costs interrupts to all CPUs, whose
 //!   size follows a budget: when the pieces of a call took longer, the next one is halved, when
 //!   they took less than half of it, it is doubled, up to 8 MiB;
-//! * with a gap behind each call, in which the process gets its locks back; `rate` makes it longer;
+//! * with a gap behind each call, an eighth of its time and at least 1 ms; `rate` makes it longer;
 //! * each call cut into pieces of 32 pages, because the kernel keeps all pages of a piece out of
 //!   reach until it has copied the last one;
 //! * with one destination per call, and without pages that are there already: both would make the

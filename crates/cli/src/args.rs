@@ -179,7 +179,7 @@ impl Moment {
 )]
 pub(crate) struct StatArgs {
     /// Only these processes.
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = parse_pid)]
     pub(crate) pids: Vec<u32>,
     /// What a row is.
     #[arg(long, value_enum, default_value_t = ViewArg::Workloads)]
@@ -219,7 +219,7 @@ pub(crate) enum ViewArg {
 )]
 pub(crate) struct MapsArgs {
     /// The process.
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = parse_pid)]
     pub(crate) pid: u32,
     /// Count every page, however large the process is (some 10 ms per GiB).
     #[arg(long, conflicts_with = "sampled")]
@@ -326,7 +326,7 @@ pub(crate) struct CaptureArgs {
 #[command(group = clap::ArgGroup::new("whose").required(true).args(["pid", "cgroup"]))]
 pub(crate) struct MigrateArgs {
     /// The process.
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = parse_pid)]
     pub(crate) pid: Option<u32>,
     /// All processes of a control group and of those below it.
     #[arg(long, value_name = "PATH")]
@@ -442,6 +442,12 @@ fn parse_timestamp(text: &str) -> Option<Duration> {
     sane.then(|| {
         Duration::from_secs((days - 719_469) * 86_400 + hour * 3600 + minute * 60 + second)
     })
+}
+
+/// Reads a process id; 0 is refused where processes are looked for.
+fn parse_pid(text: &str) -> Result<u32, String> {
+    text.parse()
+        .map_err(|_| "expected the number of a process, as `homenode stat` shows it".to_owned())
 }
 
 /// `500ms`, `2s`, `1m`.

@@ -2,6 +2,11 @@
 
 use std::fmt;
 use std::io;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+
+use crate::args::Arguments;
 
 /// An error that knows what to try next.
 #[derive(Debug)]
@@ -52,6 +57,31 @@ pub(crate) fn print(error: &anyhow::Error) {
     if let Some(helped) = error.downcast_ref::<Helped>() {
         eprintln!("help: {}", helped.help);
     }
+}
+
+/// Prints what the parser of arguments has to say: help that was asked for, or a refusal with its
+/// next step. Returns the status to end with.
+#[expect(clippy::print_stderr, reason = "this is where errors are printed")]
+pub(crate) fn print_refusal(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind;
+    let status = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(crate::EXIT_ERROR));
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Nobody is left to tell when the reader has gone.
+        let _ = error.print();
+        return status;
+    }
+    let text = error.render().to_string();
+    let told = text.split("\nFor more information").next().unwrap_or(&text);
+    eprintln!("{}", told.trim_end());
+    // The command, where the parser came that far.
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let commands = Arguments::command();
+    let command = words
+        .iter()
+        .find(|word| commands.find_subcommand(word).is_some());
+    let asked = command.map_or_else(String::new, |command| format!("{command} "));
+    eprintln!("help: `homenode {asked}--help` shows what it takes, with examples");
+    status
 }
 
 /// Prints something that is no error, to standard error.

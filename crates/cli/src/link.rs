@@ -42,7 +42,11 @@ fn make(program: &Path, link: &Path) -> Result<bool> {
                 "remove it yourself if it is not needed, or choose another folder",
             ))
         }
-        Err(error) => Err(error).with_context(|| format!("cannot make {}", link.display())),
+        Err(error) => Err(Helped::wrap(
+            format!("cannot make {}", link.display()),
+            error,
+            "name a folder that you may write to; the folder above it has to be there",
+        )),
     }
 }
 
@@ -67,6 +71,8 @@ mod tests {
             "{error:#}"
         );
         assert_eq!(fs::metadata(&foreign).unwrap().len(), 6);
+        let error = make(&program, &folder.join("none/numactl")).unwrap_err();
+        assert!(error.downcast_ref::<Helped>().is_some(), "{error:#}");
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use homenode_host::{Buffer, Clock as _, Files};
-use homenode_observe::{MemoryUse, parse_meminfo, read_cpu_times};
-use homenode_policy::Load;
+use homenode_observe::{MemoryUse, parse_meminfo, read_cpu_times, read_group_room};
+use homenode_policy::{GroupLimit, Load};
 use homenode_topology::Topology;
 use homenode_units::{NodeId, Reading};
 
@@ -41,7 +41,15 @@ pub(crate) fn read_load(machine: &Machine, topology: &Topology) -> Load {
         .iter()
         .filter_map(|node| Some((node.id, read_memory(files, node.id)?.obtainable())))
         .collect();
-    Load { busy, obtainable }
+    let group = read_group_room(files).map(|room| GroupLimit {
+        left: room.left,
+        file: room.file,
+    });
+    Load {
+        busy,
+        obtainable,
+        group,
+    }
 }
 
 /// What a node's memory is used for; `None` where the machine does not tell.

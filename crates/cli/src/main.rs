@@ -45,7 +45,10 @@ fn main() -> ExitCode {
     if let Some(code) = drop_in() {
         return code;
     }
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return error::print_refusal(&error),
+    };
     let mut out = io::stdout().lock();
     let machine = &arguments.machine;
     let success = |()| ExitCode::SUCCESS;

@@ -23,7 +23,7 @@ use crate::source::Machine;
 )]
 pub(crate) struct PlaceArgs {
     /// Logical CPUs it needs.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = parse_cpus)]
     cpus: u32,
     /// Memory it needs, such as 32GiB.
     #[arg(long, value_name = "SIZE", default_value = "0")]
@@ -34,6 +34,17 @@ pub(crate) struct PlaceArgs {
     /// Print JSON (schema homenode.place/1) instead of text.
     #[arg(long)]
     json: bool,
+}
+
+/// Reads a number of CPUs.
+fn parse_cpus(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(count @ 1..) => Ok(count),
+        _ => Err(
+            "expected a number of CPUs, at least 1; a node list goes to `homenode run --on`"
+                .to_owned(),
+        ),
+    }
 }
 
 /// Runs the command.

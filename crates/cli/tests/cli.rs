@@ -359,3 +359,35 @@ fn every_command_has_help_with_an_example() {
         assert!(help.contains(&format!("homenode {command}")), "{help}");
     }
 }
+
+#[test]
+fn refusals_of_the_parser_have_a_next_step() {
+    for (arguments, message, help) in [
+        (&["place", "--cpus", "0"][..], "at least 1", "place --help"),
+        (&["place", "--cpus", "-1"], "-1", "place --help"),
+        (&["migrate"], "required", "migrate --help"),
+        (
+            &["migrate", "x", "--to", "1"],
+            "the number of a process",
+            "migrate --help",
+        ),
+        (&["nope"], "nope", "homenode --help"),
+        (&["topo", "--nope"], "--nope", "topo --help"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_homenode"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(
+            stderr.starts_with("error: ") && stderr.contains(message),
+            "{stderr}"
+        );
+        let last = stderr.lines().last().unwrap();
+        assert!(
+            last.starts_with("help: ") && last.contains(help),
+            "{stderr}"
+        );
+    }
+}

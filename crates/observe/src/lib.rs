@@ -85,6 +85,7 @@ mod cgroup;
 mod counters;
 mod cpu_times;
 mod error;
+mod group_room;
 mod locality;
 mod maps;
 mod memory;
@@ -104,6 +105,7 @@ pub use cgroup::{Membership, Version, parse_group_memory, parse_membership, read
 pub use counters::{COUNTER_NAMES, Counters, NodeCounters, rates_between_counters};
 pub use cpu_times::{CpuTimes, read_cpu_times};
 pub use error::{ObserveError, ParseError};
+pub use group_room::{GroupRoom, read_group_room};
 pub use locality::{
     Effort, Locality, LocateError, Located, Method, NodeShare, locate, locate_in_mappings,
     on_only_node, read_mappings,

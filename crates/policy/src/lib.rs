@@ -34,11 +34,14 @@
 //! background work does not split every large request. If that cannot be met, busy CPUs count too,
 //! and the reasons say so. If that cannot be met either, the answer is the whole machine and what
 //! it lacks ([`Placement::shortfalls`]).
+//!
+//! Affinity and cpusets bound what each node has to give. Limits of control groups on CPU time and
+//! on memory hold for all nodes together, so they choose none; a need beyond them is lacking, too.
 
 mod need;
 mod offer;
 mod place;
 
 pub use need::{Need, NeedError};
-pub use offer::{Load, NOISE};
+pub use offer::{GroupLimit, Load, NOISE};
 pub use place::{Goal, PlaceError, Placement, Request, place};

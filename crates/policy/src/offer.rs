@@ -18,6 +18,17 @@ pub struct Load {
     /// Memory that a program could get on each node. Unit: bytes. Where a node is missing, what
     /// the topology says is free counts.
     pub obtainable: BTreeMap<NodeId, Bytes>,
+    /// What the control groups of the one who asks leave, whatever the nodes have.
+    pub group: Option<GroupLimit>,
+}
+
+/// A limit on memory that is not a node's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupLimit {
+    /// What may still be used. Unit: bytes.
+    pub left: Bytes,
+    /// Where the limit is set, for the reasons: a file.
+    pub file: String,
 }
 
 impl Default for Load {
@@ -25,6 +36,7 @@ impl Default for Load {
         Self {
             busy: Reading::absent("not looked at"),
             obtainable: BTreeMap::new(),
+            group: None,
         }
     }
 }

@@ -271,10 +271,11 @@ fn describe(
     let nodes = cpu_nodes.union(&own_memory);
     let mut reasons = vec![goal_reason(topology, offers, request, choice, &nodes)];
     reasons.extend(choice.taken.iter().map(|offer| offer_reason(load, offer)));
-    if counting == Counting::All && choice.cpus_missing <= 0.0 {
+    let asked = count(request.need.cpus as usize);
+    if counting == Counting::All && choice.cpus_missing <= 0.0 && choice.idle() < asked {
         reasons.push(format!(
             "{} asked for, {:.1} idle: it will share them with what runs there",
-            cpus(count(request.need.cpus as usize)),
+            cpus(asked),
             choice.idle()
         ));
     }
@@ -297,7 +298,7 @@ fn describe(
         cpu_nodes,
         memory_nodes,
         reasons,
-        shortfalls: shortfalls(offers, request.need, choice),
+        shortfalls: shortfalls(topology, load, offers, request.need, choice),
     }
 }
 
@@ -378,7 +379,13 @@ fn offer_reason(load: &Load, offer: &Offer) -> String {
     format!("node {}: {cpus}, {memory}", offer.node)
 }
 
-fn shortfalls(offers: &[Offer], need: Need, choice: &Choice<'_>) -> Vec<String> {
+fn shortfalls(
+    topology: &Topology,
+    load: &Load,
+    offers: &[Offer],
+    need: Need,
+    choice: &Choice<'_>,
+) -> Vec<String> {
     let mut shortfalls = Vec::new();
     if choice.cpus_missing > 0.0 {
         let usable: usize = offers.iter().map(|offer| offer.cpus.len()).sum();
@@ -390,6 +397,24 @@ fn shortfalls(offers: &[Offer], need: Need, choice: &Choice<'_>) -> Vec<String> 
     if choice.memory_missing > Bytes(0) {
         let memory: Bytes = offers.iter().map(|offer| offer.memory).sum();
         shortfalls.push(format!("{} asked for, {memory} to be had", need.memory));
+    }
+    // Less than one CPU's time is still one CPU to run on.
+    if let Some(limit) = topology.allowed.cpu_limit
+        && need.cpus > 1
+        && u64::from(need.cpus).saturating_mul(limit.period_us) > limit.quota_us
+    {
+        shortfalls.push(format!(
+            "{} asked for, the control group has {} ms of CPU time in {} ms (cpu.max)",
+            cpus(f64::from(need.cpus)),
+            limit.quota_us / 1000,
+            limit.period_us / 1000
+        ));
+    }
+    if let Some(group) = load.group.as_ref().filter(|group| group.left < need.memory) {
+        shortfalls.push(format!(
+            "{} asked for, {} left of the control group's limit in {}",
+            need.memory, group.left, group.file
+        ));
     }
     shortfalls
 }

@@ -1,10 +1,9 @@
-use std::collections::BTreeMap;
-
-use homenode_topology::{Distance, parse_synthetic};
+use homenode_topology::{CpuLimit, Distance, parse_synthetic};
 use homenode_units::{CpuId, NodeMatrix, Reading};
 use proptest::prelude::*;
 
 use super::*;
+use crate::GroupLimit;
 
 /// As many nodes as rows of distances, with CPUs each and GiB each.
 fn machine(nodes: &[(u32, u64)], distances: &[&[u32]]) -> Topology {
@@ -64,7 +63,7 @@ fn busy(cpus: &[(u32, f64)]) -> Load {
                 .map(|&(cpu, share)| (CpuId(cpu), share))
                 .collect(),
         ),
-        obtainable: BTreeMap::new(),
+        ..Load::default()
     }
 }
 
@@ -96,6 +95,37 @@ fn summary(placement: &Placement) -> String {
         placement.memory_nodes,
         if placement.fits() { "fits" } else { "short" }
     )
+}
+
+#[test]
+fn limits_of_control_groups_are_lacking_beyond_them() {
+    let mut topology = ring();
+    topology.allowed.cpu_limit = Some(CpuLimit {
+        quota_us: 150_000,
+        period_us: 100_000,
+    });
+    let load = Load {
+        group: Some(GroupLimit {
+            left: Bytes(2 << 30),
+            file: "/sys/fs/cgroup/a/memory.max".to_owned(),
+        }),
+        ..idle()
+    };
+    let lacking = |need: &str| auto(&topology, &load, need).shortfalls;
+    assert_eq!(lacking("1cpu,2GiB"), [""; 0]);
+    // Too much memory says nothing about CPUs.
+    let reasons = auto(&topology, &idle(), "1cpu,999GiB").reasons;
+    assert!(
+        reasons.iter().all(|reason| !reason.contains("share")),
+        "{reasons:?}"
+    );
+    assert_eq!(
+        lacking("2cpu,3GiB"),
+        [
+            "2 CPUs asked for, the control group has 150 ms of CPU time in 100 ms (cpu.max)",
+            "3 GiB asked for, 2 GiB left of the control group's limit in /sys/fs/cgroup/a/memory.max"
+        ]
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Moves the memory of a busy process with homenode and with migratepages, in turn, and prints a
-//! line for each run: `NAME total_us=… worst_us=… over_1ms=… over_5ms=… touches=…`.
+//! line for each run: `NAME total_us=… worst_us=… over_100us=… over_1ms=… touches=… moved_kib=…`.
 //!
 //! `lab-bench-migrate MIB ROUNDS [ARGUMENT OF HOMENODE MIGRATE]…`, as root, on two nodes with a CPU
 //! each: the victim runs and lies on node 0, the one who moves it runs on node 1.
@@ -13,6 +13,11 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// What a victim feels by itself. A second here is a minute or two of the host.
+const IDLE: Duration = Duration::from_millis(100);
+/// For fresh memory: first touches, huge pages being made.
+const SETTLE: Duration = Duration::from_millis(30);
 
 fn main() -> ExitCode {
     match run() {
@@ -32,7 +37,7 @@ fn run() -> Result<(), String> {
     let rounds: usize = rounds.parse().map_err(|_| "expected ROUNDS")?;
     for round in 0..rounds {
         measure("idle", mib, |_| {
-            thread::sleep(Duration::from_secs(2));
+            thread::sleep(IDLE);
             Ok(())
         })?;
         let mut contenders = ["homenode", "migratepages"];
@@ -72,8 +77,7 @@ fn measure(
     act: impl FnOnce(&str) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut victim = Victim::start(mib)?;
-    // Let the fresh memory settle: first touches, huge pages being made.
-    thread::sleep(Duration::from_secs(1));
+    thread::sleep(SETTLE);
     let before = victim.bytes_on(1)?;
     victim.ask("stalls")?;
     let start = Instant::now();

@@ -3,6 +3,7 @@
 //! One boot runs them all, so each finds a machine that an earlier one has used. The shape that
 //! the guest was booted with is `support::shape()`.
 
+mod differences;
 mod judges;
 mod kernel;
 mod measure;

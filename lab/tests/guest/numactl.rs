@@ -1,8 +1,7 @@
 //! homenode under the name `numactl` does what Debian's numactl does.
 //!
 //! Both run the same command lines. The command that they start tells its own policy and CPUs, so
-//! that effects are compared and not only words. Where ours differs on purpose, the difference is
-//! in a table with the words of docs/drop-ins.md.
+//! that effects are compared and not only words. Where ours differs on purpose: differences.rs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -426,116 +425,4 @@ fn shared_memory_is_treated_the_same() {
         }
     }
     assert_same(&differences);
-}
-
-/// A difference on purpose: its name in docs/drop-ins.md, a command line, what upstream 2.0.19
-/// does with it and what ours does; part of what is printed, and the status.
-struct Difference {
-    name: &'static str,
-    args: &'static str,
-    theirs: (i32, &'static str),
-    ours: (i32, &'static str),
-}
-
-const DIFFERENCES: [Difference; 9] = [
-    Difference {
-        name: "show-line",
-        args: "-l -s",
-        theirs: (0, "preferred node: physcpubind: "),
-        ours: (0, "preferred node: \nphyscpubind: "),
-    },
-    Difference {
-        name: "show-balancing",
-        args: "-b -m 0 -s",
-        theirs: (0, "policy: [8194]\n"),
-        ours: (0, "policy: bind\npreferred node: 0\n"),
-    },
-    Difference {
-        name: "show-preferred-many",
-        args: "-P 1 -s",
-        theirs: (0, "preferred node: 0 (preferred-many)\n"),
-        ours: (0, "preferred node: 1 (preferred-many)\n"),
-    },
-    Difference {
-        name: "large-number",
-        args: "-m 4294967296 echo started",
-        theirs: (0, "started\n"),
-        ours: (1, "<4294967296> is invalid\n"),
-    },
-    Difference {
-        name: "abbreviation",
-        args: "--ver",
-        theirs: (1, "option '--ver' is ambiguous"),
-        ours: (1, "--verify must be after shared memory specification"),
-    },
-    Difference {
-        name: "relative-number",
-        args: "-m +77 true",
-        theirs: (1, "node argument 1024 is out of range"),
-        ours: (1, "node argument +77 is out of range"),
-    },
-    Difference {
-        name: "region-offset",
-        args: "-L 64k -o 64k -f /tmp/region-offset -m 0 -T -V -D",
-        theirs: (
-            1,
-            "region offset 0x10000 beyond its length 0x10000 at --touch",
-        ),
-        ours: (0, "0000000000010000-0000000000020000: 0\n"),
-    },
-    Difference {
-        name: "region-preferred-many",
-        args: "-L 64k -f /tmp/region-many -P 0,1 -d",
-        theirs: (0, "preferred-many : 0 \n"),
-        ours: (0, "preferred-many : 0 1 \n"),
-    },
-    Difference {
-        name: "inverted",
-        args: "taskset 2 -C !1 sh -c echo\u{a0}started",
-        theirs: (0, "started\n"),
-        ours: (1, "sched_setaffinity: Invalid argument\n"),
-    },
-];
-
-#[test]
-fn differences_are_those_that_are_written_down() {
-    let written = include_str!("../../../docs/drop-ins.md");
-    for difference in &DIFFERENCES {
-        let Difference {
-            name,
-            args,
-            theirs,
-            ours,
-        } = difference;
-        assert!(
-            written.contains(&format!("| `{name}` |")),
-            "docs/drop-ins.md says nothing of {name}"
-        );
-        if node_set("has_memory").len() < 2 {
-            continue;
-        }
-        let words: Vec<String> = args
-            .split(' ')
-            .map(|word| word.replace('\u{a0}', " "))
-            .collect();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        let (before, words) = match words.as_slice() {
-            ["taskset", ..] => words.split_at(2),
-            _ => (&[][..], &words[..]),
-        };
-        for (program, (status, text)) in [(Path::new(THEIRS), theirs), (&link("numactl"), ours)] {
-            let ran = run(program, before, words);
-            assert_eq!(
-                ran.status,
-                *status,
-                "{name}, {}: {ran:?}",
-                program.display()
-            );
-            assert!(
-                ran.out.contains(text) || ran.err.contains(text),
-                "{name}, {}: {ran:?}",
-                program.display()
-            );
-        }
-    }
 }

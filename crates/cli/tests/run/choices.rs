@@ -178,6 +178,45 @@ fn place_names_nodes_and_says_when_nothing_fits() {
     );
 }
 
+/// cpuset.mems, cpuset.cpus, cpu.max and memory.high of the groups above the one who asks.
+#[test]
+fn limits_of_the_control_group_count() {
+    let machine = four_with("group", |machine| {
+        for (file, text) in [
+            (
+                "/proc/self/status",
+                "Cpus_allowed_list:\t4-6\nMems_allowed_list:\t1-2\n",
+            ),
+            ("/proc/self/cgroup", "0::/job.slice/one\n"),
+            ("/sys/fs/cgroup/job.slice/cpu.max", "200000 100000\n"),
+            ("/sys/fs/cgroup/job.slice/memory.high", "3221225472\n"),
+            ("/sys/fs/cgroup/job.slice/memory.current", "1073741824\n"),
+        ] {
+            machine.add_file(file, text);
+        }
+    });
+    let placed = machine.place(0, &["--cpus", "2", "--memory", "2GiB"]);
+    assert_eq!(placed["placement"]["cpus"], "4-6");
+    assert_eq!(placed["placement"]["memory_nodes"], "1");
+    let placed = machine.place(1, &["--cpus", "3", "--memory", "4GiB"]);
+    let lacking = placed["placement"]["shortfalls"].to_string();
+    assert!(
+        lacking.contains("200 ms of CPU time in 100 ms"),
+        "{lacking}"
+    );
+    assert!(
+        lacking.contains(
+            "2 GiB left of the control group's limit in /sys/fs/cgroup/job.slice/memory.high"
+        ),
+        "{lacking}"
+    );
+    let warned = machine.dry_run(&["--need", "1cpu,4GiB"]);
+    assert!(
+        warned.starts_with("sched_setaffinity  CPUs 4-6\n"),
+        "{warned}"
+    );
+}
+
 #[test]
 fn least_loaded_goes_by_what_the_cpus_did() {
     let machine = four_with("load", |machine| {
