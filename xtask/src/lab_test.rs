@@ -47,7 +47,17 @@ pub(crate) struct Args {
 const PLACEMENT_SHAPES: [&str; 5] = ["2n", "2n-big", "3n-cpuless", "3n-memoryless", "4n-ring"];
 
 /// The guest tests that need a modelled machine.
-const TIMING_TESTS: &str = "timing::";
+const TIMED_TESTS: [&str; 2] = ["timing::", "measure_timed::"];
+
+/// The guest tests that take longest, as emulated threads work in turn.
+const MEASURE_TESTS: &str = "measure::";
+
+/// Where they run: several nodes, one without CPUs, one without memory, four. The machine that runs
+/// this is one with one node.
+const MEASURE_SHAPES: [&str; 4] = ["2n", "3n-cpuless", "3n-memoryless", "4n-ring"];
+
+/// Where they run on all kernels but the last.
+const MEASURE_SHAPE: &str = "2n";
 
 /// The timed shapes that every run of all tests boots: small caches, so that little memory is far
 /// from them; one with a narrow link, one with two hops and stores of their own cost. All of the
@@ -94,6 +104,8 @@ enum Tests {
     /// Those that every machine has to pass.
     Topology,
     /// Those that place and move things too.
+    Placement,
+    /// Those that measure too.
     All,
     /// What accesses cost.
     Timing,
@@ -105,8 +117,15 @@ impl Tests {
         let mut words = vec![GUEST_TESTS, "--test-threads=1"];
         match self {
             Self::Topology => words.extend(TOPOLOGY_TESTS),
-            Self::All => words.extend(["--skip", TIMING_TESTS]),
-            Self::Timing => words.extend(["--nocapture", TIMING_TESTS]),
+            Self::Placement => words.extend(["--skip", MEASURE_TESTS]),
+            Self::All => {}
+            Self::Timing => {
+                words.push("--nocapture");
+                words.extend(TIMED_TESTS);
+            }
+        }
+        if matches!(self, Self::Placement | Self::All) {
+            words.extend(TIMED_TESTS.iter().flat_map(|tests| ["--skip", tests]));
         }
         words.into_iter().map(str::to_owned).collect()
     }
@@ -137,10 +156,15 @@ pub(crate) fn run(args: &Args) -> Result<Totals> {
     for &kernel in &args.kernel {
         jobs.extend(shapes.iter().cloned().map(|shape| {
             let is_chosen = args.all || !args.shape.is_empty();
+            let is_last = args.kernel.last() == Some(&kernel);
+            let name = shape.name.as_str();
+            let measures = is_last && MEASURE_SHAPES.contains(&name) || name == MEASURE_SHAPE;
             let tests = if args.timed {
                 Tests::Timing
-            } else if is_chosen || PLACEMENT_SHAPES.contains(&shape.name.as_str()) {
+            } else if is_chosen || measures {
                 Tests::All
+            } else if PLACEMENT_SHAPES.contains(&name) {
+                Tests::Placement
             } else {
                 Tests::Topology
             };
@@ -303,13 +327,12 @@ mod tests {
 
     #[test]
     fn timing_tests_run_on_modelled_machines_only() {
-        assert!(Tests::Timing.command().ends_with(&["timing::".to_owned()]));
-        assert!(
-            Tests::All
-                .command()
-                .ends_with(&["--skip".to_owned(), "timing::".to_owned()])
-        );
-        assert!(!Tests::Topology.command().contains(&"timing::".to_owned()));
+        let runs = |tests: Tests| tests.command().join(" ");
+        assert!(runs(Tests::Timing).ends_with("--nocapture timing:: measure_timed::"));
+        let skipped = "--skip timing:: --skip measure_timed::";
+        assert!(runs(Tests::All).ends_with(&format!("--test-threads=1 {skipped}")));
+        assert!(runs(Tests::Placement).ends_with(&format!("--skip measure:: {skipped}")));
+        assert!(!runs(Tests::Topology).contains("timing::"));
     }
 
     #[test]

@@ -328,11 +328,12 @@ impl<'a> Session<'a> {
 
     /// One list of cells from several runs of the same ones: samples of all together. What was
     /// refused in any run stays refused; what had no time in a later one has its earlier samples.
-    pub(crate) fn merged(&self, runs: Vec<Vec<Cell>>) -> Vec<Cell> {
+    pub(crate) fn merged(&self, runs: &[Vec<Cell>]) -> Vec<Cell> {
         let half_width = self.rule.half_width;
-        let mut runs = runs.into_iter();
-        let mut cells = runs.next().unwrap_or_default();
-        let later: Vec<Vec<Cell>> = runs.collect();
+        let (mut cells, later) = match runs {
+            [first, later @ ..] => (first.clone(), later),
+            [] => return Vec::new(),
+        };
         for (position, cell) in cells.iter_mut().enumerate() {
             let others = later.iter().filter_map(|run| run.get(position));
             let all: Vec<&Outcome> = std::iter::once(&cell.outcome)
@@ -363,6 +364,7 @@ impl<'a> Session<'a> {
 
     /// Tells how far a step is.
     pub(crate) fn tell(&mut self, step: &str, converged: usize, cells: usize) {
+        self.watch.look(self.files, self.clock);
         let used = self.clock.now().saturating_sub(self.begin).as_secs_f64();
         let time_share = (used / self.rule.budget.as_secs_f64()).min(1.0);
         self.control.progress(&Progress {

@@ -189,7 +189,7 @@ fn runs_are_merged_and_a_refusal_stays() {
         values.map(make).to_vec()
     };
     let measured = |value: f64| Outcome::Measured(Estimate::of(vec![value; 10], 0.01, 1).unwrap());
-    let merged = session.merged(vec![
+    let merged = session.merged(&[
         run([measured(100.0), measured(1.0), measured(1.0)]),
         run([
             measured(110.0),
@@ -205,7 +205,7 @@ fn runs_are_merged_and_a_refusal_stays() {
     );
     assert_eq!(merged[1].outcome, Outcome::absent("moved away"));
     assert_eq!(merged[2].outcome.measured().unwrap().samples.len(), 10);
-    assert_eq!(session.merged(Vec::new()), []);
+    assert_eq!(session.merged(&[]), []);
 }
 
 #[test]

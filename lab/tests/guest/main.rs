@@ -6,6 +6,7 @@
 mod judges;
 mod kernel;
 mod measure;
+mod measure_timed;
 mod memory_tools;
 mod migrate;
 mod numactl;
