@@ -259,21 +259,34 @@ impl ChaseSubject {
         }
     }
 
-    /// Nanoseconds of a load over this many pieces.
-    fn run(&mut self, clock: &dyn Clock) -> f64 {
-        let mut loads = 0;
-        let mut sum = Duration::ZERO;
-        let mut before = clock.now();
+    /// Nanoseconds of a load over the pieces in which no other program took the CPU: on a busy machine
+    /// that is a part of a sample, and waiting for a CPU is no latency of memory.
+    fn run(&mut self, clock: &dyn Clock) -> Sample {
+        let kept = self.times.len();
+        let (mut loads, mut sum) = (0, Duration::ZERO);
+        let (mut all_loads, mut all) = (0, Duration::ZERO);
+        let mut switches = preemptions();
         for _piece in 0..self.pieces {
+            let before = clock.now();
             let ran = self.walk.run(self.piece_loads);
-            let after = clock.now();
-            let time = after.saturating_sub(before);
-            self.times.push(per_load(time, ran));
-            loads += ran;
-            sum += time;
-            before = after;
+            let time = clock.now().saturating_sub(before);
+            (all_loads, all) = (all_loads + ran, all + time);
+            let now = preemptions();
+            if now == switches {
+                self.times.push(per_load(time, ran));
+                (loads, sum) = (loads + ran, sum + time);
+            }
+            switches = now;
         }
-        per_load(sum, loads)
+        let disturbed = loads * 2 < all_loads;
+        if disturbed {
+            self.times.truncate(kept);
+            (loads, sum) = (all_loads, all);
+        }
+        Sample {
+            value: per_load(sum, loads),
+            disturbed,
+        }
     }
 }
 
@@ -308,14 +321,7 @@ impl Subject for ChaseSubject {
     fn sample(&mut self, clock: &(dyn Clock + Sync)) -> Result<Sample, String> {
         pin(self.cpu)?;
         self.walk.run(self.warm_loads);
-        let before = preemptions();
-        let kept = self.times.len();
-        let value = self.run(clock);
-        let disturbed = preemptions() != before;
-        if disturbed {
-            self.times.truncate(kept);
-        }
-        Ok(Sample { value, disturbed })
+        Ok(self.run(clock))
     }
 
     fn verify(&self, files: &dyn Files) -> Result<(), String> {

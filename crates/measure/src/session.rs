@@ -384,15 +384,6 @@ impl<'a> Session<'a> {
         // A round and a half more than the fewest samples need, for calibrating and verifying.
         let rounds = u32::try_from(subjects.len() * (SAMPLES_MIN + 2)).unwrap_or(u32::MAX);
         let block = (left / rounds.max(1)).clamp(BLOCK_MIN, BLOCK_MAX);
-        for (subject, series) in subjects.iter_mut().zip(&mut series) {
-            if self.is_over() {
-                break;
-            }
-            match subject.calibrate(self.clock, block) {
-                Ok(()) => series.ready = true,
-                Err(why) => series.refused = Some(why),
-            }
-        }
         loop {
             let mut busy = false;
             for (subject, series) in subjects.iter_mut().zip(&mut series) {
@@ -403,7 +394,13 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 busy = true;
-                match subject.sample(self.clock) {
+                // Its first sample follows at once: where time is short, some cells have numbers.
+                let calibrated = match series.ready {
+                    true => Ok(()),
+                    false => subject.calibrate(self.clock, block),
+                };
+                series.ready = true;
+                match calibrated.and_then(|()| subject.sample(self.clock)) {
                     Ok(sample) => series.add(sample),
                     Err(why) => series.refused = Some(why),
                 }
@@ -520,7 +517,6 @@ impl Series {
     fn is_done(&mut self, half_width: f64) -> bool {
         let count = self.values.len();
         self.done = self.done
-            || !self.ready
             || self.refused.is_some()
             || count >= SAMPLES_MAX
             // Every few samples is often enough.

@@ -124,3 +124,200 @@ fn latencies_are_those_of_the_machine() {
         }
     }
 }
+
+/// One thread of each node fills the way to each memory.
+#[test]
+fn bandwidths_are_those_of_the_machine() {
+    let machine = machine();
+    if !machine.interleave.is_empty() {
+        println!("firmware interleaves: no way is that of one node");
+        return;
+    }
+    let size = beyond_caches(&machine);
+    let cells = measured(&[
+        "bandwidth",
+        "--quick",
+        "--kernel",
+        "read",
+        "--isa",
+        "sse2",
+        "--threads",
+        "1",
+        "--from",
+        "0",
+        "--size",
+        &size,
+        "--budget",
+        "400ms",
+    ]);
+    let pairs = cells.iter().filter(|cell| cell["arrangement"] == "pair");
+    let mut count = 0;
+    for cell in pairs {
+        let (from, to) = (node(cell, "from"), node(cell, "to"));
+        let asked = asked_bandwidth(&machine, from, to, 1);
+        let found = median(cell) / 1e9;
+        println!("measured: node {from} to node {to}: asked for {asked:.2} GB/s, {found:.2}");
+        assert!(within(found, asked, 0.2), "{asked:.2} GB/s, {found:.2}");
+        count += 1;
+    }
+    assert_eq!(count, machine.memory.len());
+}
+
+/// The latency that the machine's curve gives for what the injectors and the walk move together,
+/// where that is less than nine tenths of the controller: beyond, it is the queue that counts.
+#[test]
+fn latency_under_load_follows_the_curve() {
+    let machine = machine();
+    let local = machine.memory.iter().any(|span| span.node == 0);
+    if !machine.interleave.is_empty() || !local {
+        println!("node 0 has no memory of its own");
+        return;
+    }
+    let size = beyond_caches(&machine);
+    let cells = measured(&[
+        "loaded-latency",
+        "--quick",
+        "--from",
+        "0",
+        "--to",
+        "0",
+        "--size",
+        &size,
+        "--budget",
+        "600ms",
+    ]);
+    let idle = asked_latency(&machine, 0, 0);
+    let most = asked_bandwidth(&machine, 0, 0, machine.cpus.len() as u64);
+    let mut rates = Vec::new();
+    for latency in cells.iter().filter(|cell| cell["metric"] == "latency") {
+        let found = median(latency);
+        let rate = cells
+            .iter()
+            .find(|cell| cell["metric"] == "useful-bandwidth" && cell["at"] == latency["at"]);
+        let rate = rate.map_or(0.0, |cell| median(cell) / 1e9);
+        let used = (rate + 0.064 / found) / most;
+        let curve = machine.load;
+        let share = used.min(1.0) / curve.headroom;
+        let factor = 1.0 + curve.slope * share.powf(curve.power) / (1.0 - share);
+        let asked = idle * factor.min(curve.cap);
+        println!("measured: {rate:.2} GB/s beside the walk: asked for {asked:.1} ns, {found:.1}");
+        if used < 0.9 {
+            assert!(within(found, asked, 0.2), "{asked:.1} ns, {found:.1}");
+        }
+        rates.push((rate, found));
+    }
+    let highest = rates.iter().map(|point| point.0).fold(0.0, f64::max);
+    println!("measured: at most {highest:.2} GB/s, asked for {most:.2}");
+    assert!(rates.len() >= 4, "{rates:?}");
+    assert!(highest < most * 1.2, "{highest:.2} of {most:.2}");
+    // What the walk takes is not the injectors'; one in two lines in flight may be its own.
+    assert!(highest > most * 0.6, "{highest:.2} of {most:.2}");
+}
+
+/// T1, T4 and T5: the study's table, in its layout.
+#[test]
+fn the_studys_table_comes_out() {
+    let machine = machine();
+    if !shape().name.starts_with("opteron") {
+        println!("the study is about the shapes named opteron");
+        return;
+    }
+    let output = Command::new("homenode")
+        .args([
+            "measure",
+            "rmma",
+            "--size",
+            "2MiB",
+            "--budget",
+            "900ms",
+            "--no-save",
+        ])
+        .output()
+        .expect("homenode starts");
+    let table = String::from_utf8_lossy(&output.stdout).into_owned();
+    println!("{table}");
+    let row = |name: &str| -> Vec<f64> {
+        let line = table.lines().find_map(|line| line.strip_prefix(name));
+        let words = line.unwrap_or_else(|| panic!("no {name}: {table}"));
+        let numbers = words
+            .split_whitespace()
+            .filter(|word| !word.starts_with('('));
+        numbers
+            .map(|word| word.parse().expect("a number"))
+            .collect()
+    };
+    let metrics = [
+        "average read",
+        "average write",
+        "maximum read",
+        "maximum write",
+        "pseudo-random latency, min",
+        "pseudo-random latency, max",
+        "random latency, min",
+        "random latency, max",
+    ];
+    // Where firmware interleaves, the guest sees one node.
+    let columns = if machine.interleave.is_empty() { 4 } else { 1 };
+    for name in metrics {
+        assert_eq!(row(name).len(), columns, "{name}");
+    }
+    for name in &metrics[4..] {
+        match row(name)[..] {
+            [local, remote, other_remote, other_local] => {
+                assert!(
+                    within(local, 45.6, 0.15) && within(other_local, 45.6, 0.15),
+                    "{name}"
+                );
+                for remote in [remote, other_remote] {
+                    assert!((1.44..1.6).contains(&(remote / local)), "{name}");
+                }
+            }
+            [spread] => assert!(within(spread, (45.6 + 70.9) / 2.0, 0.15), "{name}"),
+            ref other => panic!("{name}: {other:?}"),
+        }
+    }
+    if let [local, remote, ..] = row("maximum read")[..] {
+        assert!(
+            (0.47..0.53).contains(&(remote / local)),
+            "{remote} of {local}"
+        );
+    }
+}
+
+/// T21: threads of one cluster have half of a processor's controllers, those of all clusters have all.
+#[test]
+fn one_cluster_has_a_part_of_the_bandwidth() {
+    let machine = machine();
+    if shape().name != "cod-2x2" {
+        println!("the shape cod-2x2 has clusters");
+        return;
+    }
+    let size = beyond_caches(&machine);
+    let cells = measured(&[
+        "bandwidth",
+        "--quick",
+        "--kernel",
+        "read",
+        "--isa",
+        "sse2",
+        "--size",
+        &size,
+        "--budget",
+        "900ms",
+    ]);
+    let best = |arrangement: &str| {
+        let found = cells
+            .iter()
+            .filter(|cell| cell["arrangement"] == arrangement);
+        found.map(|cell| median(cell) / 1e9).fold(0.0, f64::max)
+    };
+    let (single, distributed, remote) = (best("single"), best("distributed"), best("remote"));
+    println!("measured: single {single:.1}, distributed {distributed:.1}, remote {remote:.1} GB/s");
+    let asked = asked_bandwidth(&machine, 0, 0, 2);
+    assert!(within(single, asked, 0.2), "{single:.1} of {asked:.1}");
+    assert!(
+        within(distributed, 4.0 * asked, 0.2),
+        "{distributed:.1} of 4 × {asked:.1}"
+    );
+    assert!(remote < distributed, "{remote:.1} and {distributed:.1}");
+}
