@@ -8,7 +8,7 @@ use homenode_host::{Clock, Files};
 use homenode_sys::kernels::{Chase, ChaseOrder, Walk};
 use homenode_units::{Bytes, CpuId, NodeId, NodeSet};
 
-use crate::memory::{Placed, Want, allocate, verify};
+use crate::memory::{HUGE_PAGE, Placed, Want, allocate, verify};
 use crate::session::{NO_TIME, Sample, Session, Subject};
 use crate::statistics::{GROUPS_MIN, quantile};
 use crate::threads::{pin, preemptions};
@@ -65,7 +65,12 @@ pub fn latency(
         stride,
         want,
     };
-    let mut patterns = vec![whole(Want::Huge), whole(Want::Base)];
+    let mut patterns = vec![whole(Want::Base)];
+    if has_huge_pages(session) {
+        patterns.insert(0, whole(Want::Huge));
+    } else {
+        session.note("huge pages are not to be had: all walks are on base pages");
+    }
     if !options.quick {
         patterns.push(Pattern {
             order: ChaseOrder::Grouped(PAGE),
@@ -87,6 +92,14 @@ pub fn latency(
         })
         .collect();
     Ok(placed_anew(session, &walks, &pairs))
+}
+
+/// Whether the first node gives a huge page to those who ask; else the same would be measured twice.
+fn has_huge_pages(session: &Session<'_>) -> bool {
+    let column = session.sites.columns.first();
+    let nodes: NodeSet = column.iter().map(|column| column.node).collect();
+    allocate(session.files, &nodes, HUGE_PAGE, Want::Huge, SEED)
+        .is_ok_and(|placed| placed.pages != Pages::Base)
 }
 
 /// A chase through a buffer of a node, or why there is none.

@@ -195,7 +195,7 @@ fn latency_under_load_follows_the_curve() {
             .iter()
             .find(|cell| cell["metric"] == "useful-bandwidth" && cell["at"] == latency["at"]);
         let rate = rate.map_or(0.0, |cell| median(cell) / 1e9);
-        let used = (rate + 0.064 / found) / most;
+        let used = (rate + 64.0 / found) / most;
         let curve = machine.load;
         let share = used.min(1.0) / curve.headroom;
         let factor = 1.0 + curve.slope * share.powf(curve.power) / (1.0 - share);
@@ -229,21 +229,20 @@ fn the_studys_table_comes_out() {
             "--size",
             "2MiB",
             "--budget",
-            "900ms",
+            "1500ms",
             "--no-save",
         ])
         .output()
         .expect("homenode starts");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{table}");
+    // Four columns stand in two blocks.
     let row = |name: &str| -> Vec<f64> {
-        let line = table.lines().find_map(|line| line.strip_prefix(name));
-        let words = line.unwrap_or_else(|| panic!("no {name}: {table}"));
-        let numbers = words
-            .split_whitespace()
-            .filter(|word| !word.starts_with('('));
+        let lines = table.lines().filter_map(|line| line.strip_prefix(name));
+        let words = lines.flat_map(str::split_whitespace);
+        let numbers = words.filter(|word| !word.starts_with('('));
         numbers
-            .map(|word| word.parse().expect("a number"))
+            .map(|word| word.parse().unwrap_or_else(|_| panic!("{name}: {table}")))
             .collect()
     };
     let metrics = [
@@ -262,25 +261,28 @@ fn the_studys_table_comes_out() {
         assert_eq!(row(name).len(), columns, "{name}");
     }
     for name in &metrics[4..] {
+        // Neighbouring lines are fetched ahead, here as on most processors: only the random walk's
+        // numbers are the machine's own, all of them its ratio.
+        let is_random = name.starts_with("random");
         match row(name)[..] {
-            [local, remote, other_remote, other_local] => {
-                assert!(
-                    within(local, 45.6, 0.15) && within(other_local, 45.6, 0.15),
-                    "{name}"
-                );
-                for remote in [remote, other_remote] {
-                    assert!((1.44..1.6).contains(&(remote / local)), "{name}");
+            [local, far, other_far, other_local] => {
+                assert!(within(other_local, local, 0.05), "{name}");
+                assert!(!is_random || within(local, 45.6, 0.1), "{name}");
+                for far in [far, other_far] {
+                    assert!((1.44..1.6).contains(&(far / local)), "{name}");
                 }
             }
-            [spread] => assert!(within(spread, (45.6 + 70.9) / 2.0, 0.15), "{name}"),
+            [spread] => {
+                let expected = (45.6 + 70.9) / 2.0;
+                assert!(!is_random || within(spread, expected, 0.1), "{name}");
+            }
             ref other => panic!("{name}: {other:?}"),
         }
     }
-    if let [local, remote, ..] = row("maximum read")[..] {
-        assert!(
-            (0.47..0.53).contains(&(remote / local)),
-            "{remote} of {local}"
-        );
+    let ratio = |name: &str| row(name)[1] / row(name)[0];
+    if columns == 4 {
+        assert!((0.47..0.55).contains(&ratio("maximum read")), "{table}");
+        assert!(ratio("average write") > ratio("maximum read"), "{table}");
     }
 }
 
