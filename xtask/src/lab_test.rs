@@ -34,6 +34,9 @@ pub(crate) struct Args {
     /// Make accesses cost what the shapes say, and test that they do
     #[arg(long, conflicts_with = "all")]
     timed: bool,
+    /// With --timed: also the tests that take minutes
+    #[arg(long, requires = "timed")]
+    full: bool,
     /// What the random numbers of timed guests come from
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "timed")]
     seed: u64,
@@ -109,6 +112,8 @@ enum Tests {
     All,
     /// What accesses cost.
     Timing,
+    /// That, and what takes minutes.
+    TimingInFull,
 }
 
 impl Tests {
@@ -119,8 +124,11 @@ impl Tests {
             Self::Topology => words.extend(TOPOLOGY_TESTS),
             Self::Placement => words.extend(["--skip", MEASURE_TESTS]),
             Self::All => {}
-            Self::Timing => {
+            Self::Timing | Self::TimingInFull => {
                 words.push("--nocapture");
+                if self == Self::TimingInFull {
+                    words.push("--include-ignored");
+                }
                 words.extend(TIMED_TESTS);
             }
         }
@@ -159,7 +167,9 @@ pub(crate) fn run(args: &Args) -> Result<Totals> {
             let is_last = args.kernel.last() == Some(&kernel);
             let name = shape.name.as_str();
             let measures = is_last && MEASURE_SHAPES.contains(&name) || name == MEASURE_SHAPE;
-            let tests = if args.timed {
+            let tests = if args.full {
+                Tests::TimingInFull
+            } else if args.timed {
                 Tests::Timing
             } else if is_chosen || measures {
                 Tests::All
@@ -240,7 +250,7 @@ fn test_one(
     let mut result = parse_result(&output);
     let head = format!("{:<18} {:<5}", job.shape.name, job.kernel);
     let mut report = describe(&head, &ended, result, &output);
-    if let (Tests::Timing, Ok(_)) = (job.tests, &ended) {
+    if let (Tests::Timing | Tests::TimingInFull, Ok(_)) = (job.tests, &ended) {
         if result.is_some_and(|(_, failed)| failed == 0) {
             report.push_str(&felt(&output));
         }
@@ -329,6 +339,7 @@ mod tests {
     fn timing_tests_run_on_modelled_machines_only() {
         let runs = |tests: Tests| tests.command().join(" ");
         assert!(runs(Tests::Timing).ends_with("--nocapture timing:: measure_timed::"));
+        assert!(runs(Tests::TimingInFull).contains("--nocapture --include-ignored timing::"));
         let skipped = "--skip timing:: --skip measure_timed::";
         assert!(runs(Tests::All).ends_with(&format!("--test-threads=1 {skipped}")));
         assert!(runs(Tests::Placement).ends_with(&format!("--skip measure:: {skipped}")));

@@ -127,6 +127,7 @@ fn latencies_are_those_of_the_machine() {
 
 /// One thread of each node fills the way to each memory.
 #[test]
+#[ignore = "takes a minute or more: lab-test --timed --full"]
 fn bandwidths_are_those_of_the_machine() {
     let machine = machine();
     if !machine.interleave.is_empty() {
@@ -166,6 +167,7 @@ fn bandwidths_are_those_of_the_machine() {
 /// The latency that the machine's curve gives for what the injectors and the walk move together,
 /// where that is less than nine tenths of the controller: beyond, it is the queue that counts.
 #[test]
+#[ignore = "takes a minute or more: lab-test --timed --full"]
 fn latency_under_load_follows_the_curve() {
     let machine = machine();
     let local = machine.memory.iter().any(|span| span.node == 0);
@@ -216,6 +218,7 @@ fn latency_under_load_follows_the_curve() {
 
 /// T1, T4 and T5: the study's table, in its layout.
 #[test]
+#[ignore = "takes a minute or more: lab-test --timed --full"]
 fn the_studys_table_comes_out() {
     let machine = machine();
     if !shape().name.starts_with("opteron") {
@@ -288,6 +291,7 @@ fn the_studys_table_comes_out() {
 
 /// T21: threads of one cluster have half of a processor's controllers, those of all clusters have all.
 #[test]
+#[ignore = "takes a minute or more: lab-test --timed --full"]
 fn one_cluster_has_a_part_of_the_bandwidth() {
     let machine = machine();
     if shape().name != "cod-2x2" {
