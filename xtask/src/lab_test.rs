@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Make accesses cost what the shapes say, and test that they do
     #[arg(long, conflicts_with = "all")]
     timed: bool,
+    /// With --timed: also the tests that take minutes
+    #[arg(long, requires = "timed")]
+    full: bool,
     /// What the random numbers of timed guests come from
     #[arg(long, value_name = "NUMBER", default_value_t = 1, requires = "timed")]
     seed: u64,
@@ -54,7 +57,17 @@ pub(crate) struct Args {
 const PLACEMENT_SHAPES: [&str; 5] = ["2n", "2n-big", "3n-cpuless", "3n-memoryless", "4n-ring"];
 
 /// The guest tests that need a modelled machine.
-const TIMING_TESTS: &str = "timing::";
+const TIMED_TESTS: [&str; 2] = ["timing::", "measure_timed::"];
+
+/// The guest tests that take longest, as emulated threads work in turn.
+const MEASURE_TESTS: &str = "measure::";
+
+/// Where they run: several nodes, one without CPUs, one without memory, four. The machine that runs
+/// this is one with one node.
+const MEASURE_SHAPES: [&str; 4] = ["2n", "3n-cpuless", "3n-memoryless", "4n-ring"];
+
+/// Where they run on all kernels but the last.
+const MEASURE_SHAPE: &str = "2n";
 
 /// The timed shapes that every run of all tests boots: small caches, so that little memory is far
 /// from them; one with a narrow link, one with two hops and stores of their own cost. All of the
@@ -116,9 +129,13 @@ enum Tests {
     /// Those that every machine has to pass.
     Topology,
     /// Those that place and move things too.
+    Placement,
+    /// Those that measure too.
     All,
     /// What accesses cost.
     Timing,
+    /// That, and what takes minutes.
+    TimingInFull,
     /// Those whose names contain one of these.
     Containing(Vec<String>),
     /// These.
@@ -126,21 +143,32 @@ enum Tests {
 }
 
 impl Tests {
+    fn are_timed(&self) -> bool {
+        matches!(self, Self::Timing | Self::TimingInFull)
+    }
+
     fn command(&self) -> Vec<String> {
         // One at a time: tests share the guest, and its CPUs are emulated by one or two real ones.
         let mut words = vec![GUEST_TESTS, "--test-threads=1"];
         match self {
             Self::Topology => words.extend(TOPOLOGY_TESTS),
-            Self::All => words.extend(["--skip", TIMING_TESTS]),
-            Self::Timing => words.extend(["--nocapture", TIMING_TESTS]),
-            Self::Containing(names) => {
-                words.extend(["--skip", TIMING_TESTS]);
-                words.extend(names.iter().map(String::as_str));
+            Self::Placement => words.extend(["--skip", MEASURE_TESTS]),
+            Self::All => {}
+            Self::Timing | Self::TimingInFull => {
+                words.push("--nocapture");
+                if *self == Self::TimingInFull {
+                    words.push("--include-ignored");
+                }
+                words.extend(TIMED_TESTS);
             }
+            Self::Containing(names) => words.extend(names.iter().map(String::as_str)),
             Self::Exactly(names) => {
                 words.push("--exact");
                 words.extend(names.iter().map(String::as_str));
             }
+        }
+        if matches!(self, Self::Placement | Self::All | Self::Containing(_)) {
+            words.extend(TIMED_TESTS.iter().flat_map(|tests| ["--skip", tests]));
         }
         words.into_iter().map(str::to_owned).collect()
     }
@@ -171,12 +199,19 @@ pub(crate) fn run(args: &Args) -> Result<Totals> {
     for &kernel in &args.kernel {
         jobs.extend(shapes.iter().cloned().map(|shape| {
             let is_chosen = args.all || !args.shape.is_empty();
+            let is_last = args.kernel.last() == Some(&kernel);
+            let name = shape.name.as_str();
+            let measures = is_last && MEASURE_SHAPES.contains(&name) || name == MEASURE_SHAPE;
             let tests = if !args.tests.is_empty() {
                 Tests::Containing(args.tests.clone())
+            } else if args.full {
+                Tests::TimingInFull
             } else if args.timed {
                 Tests::Timing
-            } else if is_chosen || PLACEMENT_SHAPES.contains(&shape.name.as_str()) {
+            } else if is_chosen || measures {
                 Tests::All
+            } else if PLACEMENT_SHAPES.contains(&name) {
+                Tests::Placement
             } else {
                 Tests::Topology
             };
@@ -230,10 +265,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// Runs a job's tests, and what failed a second time; prints what came out.
 fn test_one(machinery: &Machinery, job: Job, timeout: Duration) -> Totals {
     let name = format!("{} {}", job.shape.name, job.kernel);
-    let modelled = job.tests == Tests::Timing;
     let (mut totals, failed) = boot_one(machinery, &job, timeout);
     // A modelled machine does not notice what its host does.
-    if totals.good() || modelled {
+    if totals.good() || job.tests.are_timed() {
         return totals;
     }
     let again = if totals.broken > 0 {
@@ -287,7 +321,7 @@ fn boot_one(machinery: &Machinery, job: &Job, timeout: Duration) -> (Totals, Vec
         ..Totals::default()
     };
     (totals.passed, totals.failed) = result.unwrap_or_default();
-    if job.tests == Tests::Timing && result.is_some() {
+    if job.tests.are_timed() && result.is_some() {
         if totals.good() {
             report.push_str(&felt(&output));
         }
@@ -398,13 +432,13 @@ mod tests {
 
     #[test]
     fn timing_tests_run_on_modelled_machines_only() {
-        assert!(Tests::Timing.command().ends_with(&["timing::".to_owned()]));
-        assert!(
-            Tests::All
-                .command()
-                .ends_with(&["--skip".to_owned(), "timing::".to_owned()])
-        );
-        assert!(!Tests::Topology.command().contains(&"timing::".to_owned()));
+        let runs = |tests: Tests| tests.command().join(" ");
+        assert!(runs(Tests::Timing).ends_with("--nocapture timing:: measure_timed::"));
+        assert!(runs(Tests::TimingInFull).contains("--nocapture --include-ignored timing::"));
+        let skipped = "--skip timing:: --skip measure_timed::";
+        assert!(runs(Tests::All).ends_with(&format!("--test-threads=1 {skipped}")));
+        assert!(runs(Tests::Placement).ends_with(&format!("--skip measure:: {skipped}")));
+        assert!(!runs(Tests::Topology).contains("timing::"));
     }
 
     #[test]

@@ -53,6 +53,12 @@ pub(crate) fn run(
     };
     let topology = Machine::Live(live).topology(Detail::Full)?;
     let common = what.common();
+    if common.draws_to_stdout() && (common.json || common.csv) {
+        return Err(Helped::error(
+            "--svg - and --json or --csv all write to standard output",
+            "name a file for the drawing: --svg latency.svg",
+        ));
+    }
     let document = measure(what, common, &live, &topology).map_err(explain)?;
     show(common, &document, &topology, out)?;
     if !common.no_save && !document.interrupted {
@@ -213,18 +219,11 @@ fn show(
     topology: &Topology,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let to_stdout = common.svg.as_deref() == Some(Path::new("-"));
-    if to_stdout && (common.json || common.csv) {
-        return Err(Helped::error(
-            "--svg - and --json or --csv all write to standard output",
-            "name a file for the drawing: --svg latency.svg",
-        ));
-    }
     if common.json {
         out.write_all(document.to_json().as_bytes())?;
     } else if common.csv {
         out.write_all(measure_csv(document).as_bytes())?;
-    } else if !to_stdout {
+    } else if !common.draws_to_stdout() {
         let text = measure_text(document, Some(topology), Terminal::ask().width.max(60));
         out.write_all(text.as_bytes())?;
     }

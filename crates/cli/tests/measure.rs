@@ -213,6 +213,44 @@ fn two_runs_are_compared() {
     assert_eq!(worse.status.code(), Some(1));
 }
 
+/// Another program begins in the middle: it is in the result, with its time.
+#[test]
+fn a_load_that_comes_in_the_middle_is_reported() {
+    if !may_place() {
+        return;
+    }
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let measured = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(800));
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let small = [
+            "measure",
+            "bandwidth",
+            "--size",
+            "1MiB",
+            "--budget",
+            "2500ms",
+        ];
+        let measured = homenode("load", &[&small[..], &["--json"]].concat());
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        measured
+    });
+    let value: Value = serde_json::from_slice(&measured.stdout).expect("JSON");
+    let conditions = &value["conditions"];
+    assert!(
+        conditions["other_busy_cpus"].as_f64() > Some(0.1),
+        "{conditions}"
+    );
+    assert!(
+        conditions["other_busy_peak"][0].as_f64() > Some(0.5),
+        "{conditions}"
+    );
+}
+
 /// An interrupt ends it in order: what is complete is printed, and nothing stays behind.
 #[test]
 fn an_interrupt_prints_what_there_is() {

@@ -229,7 +229,12 @@ impl Plan<'_> {
             .sum();
         let single = sites.rows[0].cpus.len().min(threads);
         let spread = sites.columns.len() > 1;
-        for count in thread_counts(all, quick) {
+        let mut counts = thread_counts(all, quick);
+        // All of the first node's threads too: with fewer, its memory may not be busy.
+        counts.push(single);
+        counts.sort_unstable();
+        counts.dedup();
+        for count in counts {
             if count <= single {
                 self.arranged(kernel, Arrangement::Single, count);
             }

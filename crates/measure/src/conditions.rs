@@ -27,6 +27,10 @@ pub struct Conditions {
     /// CPUs that other programs kept busy meanwhile, on average. Source: `/proc/stat` less
     /// `/proc/self/stat`.
     pub other_busy_cpus: Option<f64>,
+    /// The same in the busiest half second, and when that began: a load that came in the middle.
+    ///
+    /// Unit: CPUs, and seconds from the begin.
+    pub other_busy_peak: Option<(f64, f64)>,
     /// CPUs that the hypervisor took away meanwhile, on average. Source: `steal` of `/proc/stat`.
     pub stolen_cpus: Option<f64>,
     /// How long it took. Unit: seconds.
@@ -35,6 +39,8 @@ pub struct Conditions {
 
 /// More than this, and other programs are named as a disturbance. Unit: CPUs.
 const OTHER_BUSY_MAX: f64 = 0.1;
+/// The same for its busiest half second.
+const OTHER_PEAK_MAX: f64 = 0.5;
 /// The same for the hypervisor.
 const STOLEN_MAX: f64 = 0.02;
 
@@ -43,8 +49,17 @@ impl Conditions {
     #[must_use]
     pub fn disturbances(&self) -> Vec<String> {
         let mut found = Vec::new();
-        if let Some(busy) = self.other_busy_cpus.filter(|&busy| busy > OTHER_BUSY_MAX) {
-            found.push(format!("other programs kept {busy:.1} CPUs busy meanwhile"));
+        let busy = self.other_busy_cpus.unwrap_or(0.0);
+        let peak = self
+            .other_busy_peak
+            .filter(|&(peak, _)| peak > OTHER_PEAK_MAX && peak > 1.5 * busy);
+        if busy > OTHER_BUSY_MAX || peak.is_some() {
+            let when = peak.map_or_else(String::new, |(peak, at)| {
+                format!(", {peak:.1} at most, {at:.1} s after the begin")
+            });
+            found.push(format!(
+                "other programs kept {busy:.1} CPUs busy meanwhile{when}"
+            ));
         }
         if let Some(stolen) = self.stolen_cpus.filter(|&stolen| stolen > STOLEN_MAX) {
             found.push(format!(
@@ -70,7 +85,14 @@ pub(crate) struct Watch {
     begun: Conditions,
     before: Option<Ticks>,
     start: f64,
+    /// When the current half second began, and the ticks then.
+    window: (f64, Option<Ticks>),
+    /// CPUs that others kept busy in the busiest one so far, and when it began.
+    peak: Option<(f64, f64)>,
 }
+
+/// Shorter looks would see single ticks. Unit: seconds.
+const WINDOW: f64 = 0.5;
 
 /// Time of all CPUs and of ourselves. Unit: ticks of 10 ms (`USER_HZ`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +103,15 @@ struct Ticks {
 }
 
 const TICKS_PER_SECOND: f64 = 100.0;
+
+impl Ticks {
+    /// Seconds of CPUs that others used since then.
+    fn others_since(self, before: Self) -> f64 {
+        let own = self.own.saturating_sub(before.own);
+        let busy = self.busy.saturating_sub(before.busy);
+        tick_count(busy.saturating_sub(own)) / TICKS_PER_SECOND
+    }
+}
 
 impl Watch {
     pub(crate) fn start(files: &dyn Files, clock: &dyn Clock, topology: &Topology) -> Self {
@@ -103,17 +134,38 @@ impl Watch {
             core_hertz: core_hertz(clock).map(|hertz| (hertz, hertz)),
             ..Conditions::default()
         };
+        let (before, start) = (ticks(files), clock.now().as_secs_f64());
         Self {
             begun,
-            before: ticks(files),
-            start: clock.now().as_secs_f64(),
+            before,
+            start,
+            window: (start, before),
+            peak: None,
         }
+    }
+
+    /// Looks at what others do, at most twice a second; to be called between samples.
+    pub(crate) fn look(&mut self, files: &dyn Files, clock: &dyn Clock) {
+        let now = clock.now().as_secs_f64();
+        let (begin, before) = self.window;
+        if now - begin < WINDOW {
+            return;
+        }
+        let after = ticks(files);
+        if let (Some(before), Some(after)) = (before, after) {
+            let busy = after.others_since(before) / (now - begin);
+            if self.peak.is_none_or(|(peak, _)| busy > peak) {
+                self.peak = Some((busy, begin - self.start));
+            }
+        }
+        self.window = (now, after);
     }
 
     pub(crate) fn end(&self, files: &dyn Files, clock: &dyn Clock) -> Conditions {
         let seconds = clock.now().as_secs_f64() - self.start;
         let mut conditions = Conditions {
             seconds,
+            other_busy_peak: self.peak,
             ..self.begun.clone()
         };
         if let (Some((before, _)), Some(after)) = (conditions.core_hertz, core_hertz(clock)) {
@@ -122,11 +174,9 @@ impl Watch {
         if let (Some(before), Some(after)) = (self.before, ticks(files))
             && seconds > 0.0
         {
-            let cpus = |ticks: u64| tick_count(ticks) / TICKS_PER_SECOND / seconds;
-            let own = after.own.saturating_sub(before.own);
-            let busy = after.busy.saturating_sub(before.busy);
-            conditions.other_busy_cpus = Some(cpus(busy.saturating_sub(own)));
-            conditions.stolen_cpus = Some(cpus(after.stolen.saturating_sub(before.stolen)));
+            let stolen = after.stolen.saturating_sub(before.stolen);
+            conditions.other_busy_cpus = Some(after.others_since(before) / seconds);
+            conditions.stolen_cpus = Some(tick_count(stolen) / TICKS_PER_SECOND / seconds);
         }
         conditions
     }
@@ -210,6 +260,60 @@ mod tests {
         );
         assert_eq!(parse_ticks("cpu 1 2\n", own), None);
         assert_eq!(parse_ticks(stat, "42"), None);
+    }
+
+    /// A program keeps a CPU busy for half a second in the middle of ten.
+    #[test]
+    fn a_load_that_comes_in_the_middle_is_noticed() {
+        let clock = Steps::default();
+        let machine = homenode_topology::parse_synthetic("pack:1 [numa(memory=1GB)] pu:1").unwrap();
+        let at = |busy: u64| {
+            let mut files = homenode_host::Snapshot::default();
+            files.add_file("/proc/stat", format!("cpu  {busy} 0 0 0 0 0 0 0 0 0\n"));
+            files.add_file(
+                "/proc/self/stat",
+                "1 (a) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0",
+            );
+            files
+        };
+        let mut watch = Watch::start(&at(0), &clock, &machine);
+        let mut busy = 0;
+        for look in 0..20 {
+            clock.advance(0.5);
+            busy += if look == 8 { 50 } else { 1 };
+            watch.look(&at(busy), &clock);
+        }
+        let conditions = watch.end(&at(busy), &clock);
+        let (peak, begin) = conditions.other_busy_peak.unwrap();
+        assert!((peak - 1.0).abs() < 0.02, "{peak}");
+        assert!((begin - 4.0).abs() < 0.1, "{begin}");
+        assert!(conditions.other_busy_cpus.unwrap() < OTHER_BUSY_MAX);
+        let named = conditions.disturbances().join("; ");
+        assert!(
+            named.contains("0.1 CPUs busy meanwhile, 1.0 at most, 4.0 s after the begin"),
+            "{named}"
+        );
+    }
+
+    /// Time passes by hand, and a little with each look.
+    #[derive(Debug, Default)]
+    struct Steps(std::sync::Mutex<f64>);
+
+    impl Steps {
+        fn advance(&self, seconds: f64) {
+            *self.0.lock().unwrap() += seconds;
+        }
+    }
+
+    impl Clock for Steps {
+        fn now(&self) -> std::time::Duration {
+            self.advance(1e-6);
+            std::time::Duration::from_secs_f64(*self.0.lock().unwrap())
+        }
+        fn since_epoch(&self) -> std::time::Duration {
+            std::time::Duration::ZERO
+        }
+        fn sleep(&self, _: std::time::Duration) {}
     }
 
     #[test]

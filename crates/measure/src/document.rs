@@ -323,6 +323,7 @@ impl Document {
             for cell in &mut cells {
                 if let Outcome::Measured(estimate) = &mut cell.outcome {
                     estimate.samples = Vec::new();
+                    estimate.placements = Vec::new();
                 }
             }
             Self {

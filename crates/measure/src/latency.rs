@@ -8,9 +8,9 @@ use homenode_host::{Clock, Files};
 use homenode_sys::kernels::{Chase, ChaseOrder, Walk};
 use homenode_units::{Bytes, CpuId, NodeId, NodeSet};
 
-use crate::memory::{Placed, Want, allocate, verify};
+use crate::memory::{HUGE_PAGE, Placed, Want, allocate, verify};
 use crate::session::{NO_TIME, Sample, Session, Subject};
-use crate::statistics::quantile;
+use crate::statistics::{GROUPS_MIN, quantile};
 use crate::threads::{pin, preemptions};
 use crate::{Arrangement, Cell, MeasureError, Metric, Outcome, Pages, Test};
 
@@ -65,7 +65,12 @@ pub fn latency(
         stride,
         want,
     };
-    let mut patterns = vec![whole(Want::Huge), whole(Want::Base)];
+    let mut patterns = vec![whole(Want::Base)];
+    if has_huge_pages(session) {
+        patterns.insert(0, whole(Want::Huge));
+    } else {
+        session.note("huge pages are not to be had: all walks are on base pages");
+    }
     if !options.quick {
         patterns.push(Pattern {
             order: ChaseOrder::Grouped(PAGE),
@@ -89,6 +94,14 @@ pub fn latency(
     Ok(placed_anew(session, &walks, &pairs))
 }
 
+/// Whether the first node gives a huge page to those who ask; else the same would be measured twice.
+fn has_huge_pages(session: &Session<'_>) -> bool {
+    let column = session.sites.columns.first();
+    let nodes: NodeSet = column.iter().map(|column| column.node).collect();
+    allocate(session.files, &nodes, HUGE_PAGE, Want::Huge, SEED)
+        .is_ok_and(|placed| placed.pages != Pages::Base)
+}
+
 /// A chase through a buffer of a node, or why there is none.
 pub(crate) type Prepared = Result<(Arc<Chase>, Pages), String>;
 
@@ -110,38 +123,45 @@ const SEED: u64 = 0x000C_4A5E;
 /// From which node and CPU to which nodes' memory.
 pub(crate) type Pair = (NodeId, CpuId, NodeSet);
 
-/// How often the latency test places its memory anew, time permitting: the range of five medians
-/// holds the true one 15 times in 16.
-const PLACEMENTS: u32 = 5;
+/// How often memory is placed anew, time permitting.
+const PLACEMENTS: usize = 8;
 
-/// Less time than this for each, and there are fewer of them.
-const PLACEMENT_TIME: Duration = Duration::from_millis(700);
+/// Less time than this for each placement of the memory, and there are fewer of them.
+const PLACEMENT_TIME: Duration = Duration::from_millis(400);
 
-/// As [`chase_cells`], several times with new memory: physical pages that happen to lie well or
-/// badly are a part of the spread.
+/// As [`chase_cells`], again and again with new memory, until the interval over placements is narrow
+/// or the time is up: physical pages that happen to lie well or badly are a part of the spread.
 fn placed_anew(session: &mut Session<'_>, walks: &[(Pattern, Bytes)], pairs: &[Pair]) -> Vec<Cell> {
     let mut runs: Vec<Vec<Cell>> = Vec::new();
     let fit = session.left().as_millis() / PLACEMENT_TIME.as_millis();
-    let mut left = u32::try_from(fit)
-        .unwrap_or(PLACEMENTS)
-        .clamp(1, PLACEMENTS);
-    while left > 0 && (runs.is_empty() || !session.is_over()) {
-        let outer = session.begin_part(1.0 / f64::from(left));
+    let mut planned = usize::try_from(fit).unwrap_or(1).clamp(1, PLACEMENTS);
+    loop {
+        #[expect(clippy::cast_precision_loss, reason = "a few placements")]
+        let share = 1.0 / planned.saturating_sub(runs.len()).max(1) as f64;
+        let outer = session.begin_part(share);
         let begin = session.clock.now();
         runs.push(chase_cells(session, Test::Latency, "latency", walks, pairs));
         let took = session.clock.now().saturating_sub(begin);
         session.end_part(outer);
-        left -= 1;
-        // Better few whole runs than one more that does not reach every cell.
-        if session.left() < took.mul_f64(0.7) {
+        if session.is_over() {
             break;
         }
-        let is_missing = |cell: &Cell| cell.outcome.measured().is_none();
-        if runs.last().is_some_and(|run| run.iter().any(is_missing)) {
+        let cells = session.merged(&runs);
+        let is = |test: fn(&Outcome) -> bool| cells.iter().any(|cell| test(&cell.outcome));
+        if is(|outcome| *outcome == Outcome::absent(NO_TIME)) {
+            // Once more, with all the time there is.
+            planned = runs.len() + 1;
+            continue;
+        }
+        let is_refused = is(|outcome| outcome.measured().is_none());
+        let is_certain = !is(|outcome| outcome.measured().is_none_or(|found| !found.converged));
+        // Better few whole runs than one more that does not reach every cell.
+        let is_short = session.left() < took.mul_f64(0.7);
+        if is_refused || is_short || (is_certain && runs.len() >= GROUPS_MIN) {
             break;
         }
     }
-    session.merged(runs)
+    session.merged(&runs)
 }
 
 /// A cell for each walk and pair. Memory is placed once for each walk and set of nodes.
@@ -252,21 +272,34 @@ impl ChaseSubject {
         }
     }
 
-    /// Nanoseconds of a load over this many pieces.
-    fn run(&mut self, clock: &dyn Clock) -> f64 {
-        let mut loads = 0;
-        let mut sum = Duration::ZERO;
-        let mut before = clock.now();
+    /// Nanoseconds of a load over the pieces in which no other program took the CPU: on a busy machine
+    /// that is a part of a sample, and waiting for a CPU is no latency of memory.
+    fn run(&mut self, clock: &dyn Clock) -> Sample {
+        let kept = self.times.len();
+        let (mut loads, mut sum) = (0, Duration::ZERO);
+        let (mut all_loads, mut all) = (0, Duration::ZERO);
+        let mut switches = preemptions();
         for _piece in 0..self.pieces {
+            let before = clock.now();
             let ran = self.walk.run(self.piece_loads);
-            let after = clock.now();
-            let time = after.saturating_sub(before);
-            self.times.push(per_load(time, ran));
-            loads += ran;
-            sum += time;
-            before = after;
+            let time = clock.now().saturating_sub(before);
+            (all_loads, all) = (all_loads + ran, all + time);
+            let now = preemptions();
+            if now == switches {
+                self.times.push(per_load(time, ran));
+                (loads, sum) = (loads + ran, sum + time);
+            }
+            switches = now;
         }
-        per_load(sum, loads)
+        let disturbed = loads * 2 < all_loads;
+        if disturbed {
+            self.times.truncate(kept);
+            (loads, sum) = (all_loads, all);
+        }
+        Sample {
+            value: per_load(sum, loads),
+            disturbed,
+        }
     }
 }
 
@@ -301,14 +334,7 @@ impl Subject for ChaseSubject {
     fn sample(&mut self, clock: &(dyn Clock + Sync)) -> Result<Sample, String> {
         pin(self.cpu)?;
         self.walk.run(self.warm_loads);
-        let before = preemptions();
-        let kept = self.times.len();
-        let value = self.run(clock);
-        let disturbed = preemptions() != before;
-        if disturbed {
-            self.times.truncate(kept);
-        }
-        Ok(Sample { value, disturbed })
+        Ok(self.run(clock))
     }
 
     fn verify(&self, files: &dyn Files) -> Result<(), String> {

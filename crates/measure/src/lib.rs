@@ -17,7 +17,7 @@
 //! Every measurement works alike. Memory is put on its node page by page and asked where it lies,
 //! before and after: what is not where it should be is refused, not printed. Each cell is sampled
 //! in blocks of fixed work, all cells in turn, so that a slow moment meets all of them; the result
-//! is the median with a 95 % bootstrap interval. Sampling ends when the intervals are narrow
+//! is the median with a 95 % interval. Sampling ends when the intervals are narrow
 //! enough or the time is up, and [`Estimate::converged`] says which.
 //!
 //! Bytes are counted as the program moves them (*useful*, as STREAM counts: a copy is two); what

@@ -328,11 +328,12 @@ impl<'a> Session<'a> {
 
     /// One list of cells from several runs of the same ones: samples of all together. What was
     /// refused in any run stays refused; what had no time in a later one has its earlier samples.
-    pub(crate) fn merged(&self, runs: Vec<Vec<Cell>>) -> Vec<Cell> {
+    pub(crate) fn merged(&self, runs: &[Vec<Cell>]) -> Vec<Cell> {
         let half_width = self.rule.half_width;
-        let mut runs = runs.into_iter();
-        let mut cells = runs.next().unwrap_or_default();
-        let later: Vec<Vec<Cell>> = runs.collect();
+        let (mut cells, later) = match runs {
+            [first, later @ ..] => (first.clone(), later),
+            [] => return Vec::new(),
+        };
         for (position, cell) in cells.iter_mut().enumerate() {
             let others = later.iter().filter_map(|run| run.get(position));
             let all: Vec<&Outcome> = std::iter::once(&cell.outcome)
@@ -363,6 +364,7 @@ impl<'a> Session<'a> {
 
     /// Tells how far a step is.
     pub(crate) fn tell(&mut self, step: &str, converged: usize, cells: usize) {
+        self.watch.look(self.files, self.clock);
         let used = self.clock.now().saturating_sub(self.begin).as_secs_f64();
         let time_share = (used / self.rule.budget.as_secs_f64()).min(1.0);
         self.control.progress(&Progress {
@@ -382,15 +384,6 @@ impl<'a> Session<'a> {
         // A round and a half more than the fewest samples need, for calibrating and verifying.
         let rounds = u32::try_from(subjects.len() * (SAMPLES_MIN + 2)).unwrap_or(u32::MAX);
         let block = (left / rounds.max(1)).clamp(BLOCK_MIN, BLOCK_MAX);
-        for (subject, series) in subjects.iter_mut().zip(&mut series) {
-            if self.is_over() {
-                break;
-            }
-            match subject.calibrate(self.clock, block) {
-                Ok(()) => series.ready = true,
-                Err(why) => series.refused = Some(why),
-            }
-        }
         loop {
             let mut busy = false;
             for (subject, series) in subjects.iter_mut().zip(&mut series) {
@@ -401,7 +394,13 @@ impl<'a> Session<'a> {
                     continue;
                 }
                 busy = true;
-                match subject.sample(self.clock) {
+                // Its first sample follows at once: where time is short, some cells have numbers.
+                let calibrated = match series.ready {
+                    true => Ok(()),
+                    false => subject.calibrate(self.clock, block),
+                };
+                series.ready = true;
+                match calibrated.and_then(|()| subject.sample(self.clock)) {
                     Ok(sample) => series.add(sample),
                     Err(why) => series.refused = Some(why),
                 }
@@ -518,7 +517,6 @@ impl Series {
     fn is_done(&mut self, half_width: f64) -> bool {
         let count = self.values.len();
         self.done = self.done
-            || !self.ready
             || self.refused.is_some()
             || count >= SAMPLES_MAX
             // Every few samples is often enough.

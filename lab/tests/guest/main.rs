@@ -7,6 +7,7 @@ mod differences;
 mod judges;
 mod kernel;
 mod measure;
+mod measure_timed;
 mod memory_tools;
 mod migrate;
 mod numactl;

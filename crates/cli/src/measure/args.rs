@@ -1,6 +1,6 @@
 //! The command line of `measure`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -157,6 +157,11 @@ impl What {
 }
 
 impl CommonArgs {
+    /// Whether the drawing goes where text would.
+    pub(crate) fn draws_to_stdout(&self) -> bool {
+        self.svg.as_deref() == Some(Path::new("-"))
+    }
+
     /// The time that was asked for, or what the test needs as a rule.
     pub(crate) fn budget(&self, what: &What) -> Duration {
         let (quick, full) = match what {

@@ -37,6 +37,11 @@ impl Element {
         self.attributes.push((attribute, value.into()));
     }
 
+    pub(super) fn get(&self, attribute: &str) -> Option<&str> {
+        let found = self.attributes.iter().find(|(name, _)| *name == attribute);
+        found.map(|(_, value)| value.as_str())
+    }
+
     pub(super) fn set_text(&mut self, text: String) {
         self.text = Some(text);
     }

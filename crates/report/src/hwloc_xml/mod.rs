@@ -41,16 +41,17 @@ pub fn to_hwloc_xml_measured(topology: &Topology, measured: Option<&Document>) -
     for what in &tree.not_expressed {
         machine.add_info_first(hwloc_info::NOT_EXPRESSED, what);
     }
-    root.add(machine);
-    root.extend(sections::distances(topology));
-    let claimed = sections::memory_attributes(topology, &tree);
-    if let Some(measured) = measured {
-        root.extend(measured::distances(topology, measured));
-        if claimed.is_empty() {
-            root.extend(measured::memory_attributes(topology, &tree, measured));
+    let mut attributes = sections::memory_attributes(topology, &tree);
+    if let Some(measured) = measured.filter(|_| attributes.is_empty()) {
+        attributes = measured::memory_attributes(topology, &tree, measured);
+        for name in attributes.iter().filter_map(|found| found.get("name")) {
+            machine.add_info_first(hwloc_info::MEASURED_ATTRIBUTE, name);
         }
     }
-    root.extend(claimed);
+    root.add(machine);
+    root.extend(sections::distances(topology));
+    root.extend(measured.and_then(|measured| measured::distances(topology, measured)));
+    root.extend(attributes);
     root.extend(sections::core_kinds(topology));
     document(&root)
 }

@@ -293,8 +293,10 @@ fn measured_latencies_are_a_matrix_and_attributes() {
         to_hwloc_xml(&topology)
     );
     // What is not a claim of the firmware does not come back as one.
-    assert_eq!(read(&xml).distances, topology.distances);
-    assert_eq!(read(&xml).problems, []);
+    let back = read(&xml);
+    assert_eq!(back.distances, topology.distances);
+    assert!(back.nodes.iter().all(|node| node.access.is_empty()));
+    assert_eq!(back.problems, []);
     let Some(shown) = lstopo(&xml, &["--of", "console", "--distances"]) else {
         return;
     };
@@ -304,6 +306,13 @@ fn measured_latencies_are_a_matrix_and_attributes() {
     };
     assert!(shown.contains("name `ReadLatency' flags 6"), "{shown}");
     assert!(shown.contains("= 136 from cpuset"), "{shown}");
+    // Also where hwloc has read and written the file in between.
+    let Some(copied) = lstopo(&xml, &["--of", "xml"]) else {
+        return;
+    };
+    assert!(copied.contains("<memattr name=\"ReadLatency\""), "{copied}");
+    let back = read(&copied);
+    assert!(back.nodes.iter().all(|node| node.access.is_empty()));
 }
 
 fn device(address: &str, kind: DeviceKind, names: &[&str], node: Reading<NodeId>) -> Device {

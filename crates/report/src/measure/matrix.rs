@@ -153,7 +153,11 @@ fn text(cell: &Cell, width: usize) -> String {
         15.. => format!(
             "{} ±{}{mark}",
             shown(cell.metric, found.median),
-            shown(cell.metric, (found.high - found.low) / 2.0)
+            if found.has_interval() {
+                shown(cell.metric, (found.high - found.low) / 2.0)
+            } else {
+                "?".to_owned()
+            }
         ),
         6..=14 => format!("{}{mark}", shown(cell.metric, found.median)),
         _ => format!(

@@ -88,12 +88,15 @@ fn spread(out: &mut String, cells: &[&Cell]) {
         let Some(found) = cell.outcome.measured() else {
             continue;
         };
+        let bound = match found.has_interval() {
+            true => format!("{:.1} %", found.half_width() * 100.0),
+            false => "?".to_owned(),
+        };
         let _ = writeln!(
             out,
-            "{:>8}{:>9}{:>7.1} %{:>9}{:>9}{:>9}",
+            "{:>8}{:>9}{bound:>9}{:>9}{:>9}{:>9}",
             format!("{} to {}", cell.from, cell.to),
             shown(cell.metric, found.median),
-            found.half_width() * 100.0,
             shown(cell.metric, found.min),
             found
                 .p99
@@ -107,6 +110,7 @@ fn spread(out: &mut String, cells: &[&Cell]) {
 pub(super) fn with_bound(cell: &Cell) -> String {
     match cell.outcome.measured() {
         None => "n/a".to_owned(),
+        Some(found) if !found.has_interval() => format!("{} ±?*", shown(cell.metric, found.median)),
         Some(found) => format!(
             "{} ±{:.1} %{}",
             shown(cell.metric, found.median),
@@ -268,11 +272,17 @@ fn sweep(out: &mut String, cells: &[&Cell], width: usize) {
         let best = measured.clone().map(|(_, value)| value).reduce(f64::max);
         // The first number of threads that comes within 2 % of the best.
         let knee = best.and_then(|best| measured.clone().find(|(_, value)| *value >= 0.98 * best));
+        let most = measured.map(|(count, _)| count).max();
         if let Some((count, value)) = knee
-            && counts.last() != Some(&count)
+            && most != Some(count)
         {
+            let threads = if count == 1 {
+                "thread reaches"
+            } else {
+                "threads reach"
+            };
             let line = format!(
-                "{}: {count} threads reach {:.1} GB/s, more give at most 2 % more",
+                "{}: {count} {threads} {:.1} GB/s, more give at most 2 % more",
                 arrangement.name(),
                 value / 1e9
             );

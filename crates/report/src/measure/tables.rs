@@ -282,6 +282,14 @@ fn plus_minus(cell: &Cell) -> String {
         return "n/a".to_owned();
     };
     let half = (found.high - found.low) / 2.0;
+    if !found.has_interval() {
+        let unit = if cell.metric == Metric::Latency {
+            1.0
+        } else {
+            1e6
+        };
+        return format!("{:.0} (±?)", found.median / unit);
+    }
     if cell.metric == Metric::Latency {
         format!("{:.1} (±{half:.1})", found.median)
     } else {

@@ -18,6 +18,7 @@ fn estimate(median: f64) -> Estimate {
         converged: true,
         dropped: 0,
         samples: vec![median; 12],
+        placements: Vec::new(),
     }
 }
 

@@ -23,6 +23,9 @@ pub const HYPERVISOR: &str = "HomenodeHypervisor";
 pub const KERNEL_OPTION: &str = "HomenodeKernelOption";
 /// Root: an object that hwloc's tree has no place for, in words; one `info` each.
 pub const NOT_EXPRESSED: &str = "HomenodeNotExpressed";
+/// Root: the name of a `memattr` whose values were measured: no claim of the firmware; one `info`
+/// each.
+pub const MEASURED_ATTRIBUTE: &str = "HomenodeMeasuredAttribute";
 /// NUMA node, PCI device: the CPUs it has, where its place in the tree says otherwise.
 pub const CPUS: &str = "HomenodeCpus";
 /// NUMA node: the nodes whose CPUs are nearest.

@@ -172,7 +172,8 @@ struct Best {
 /// Takes the memory attributes, for nodes that do not carry our own, more exact words.
 ///
 /// A file names initiators by CPUs, which makes them access class 1; like the HMAT in sysfs, only
-/// the best are kept.
+/// the best are kept. Attributes that homenode measured are no claims of the firmware and are passed
+/// over.
 pub(super) fn fill_access(
     topology: &mut Topology,
     document: &Document,
@@ -180,12 +181,14 @@ pub(super) fn fill_access(
 ) -> Result<(), HwlocXmlError> {
     let mut initiators = Initiators::new(topology);
     let mut best: BTreeMap<(NodeId, Metric), Best> = BTreeMap::new();
+    let measured: Vec<&str> = tree.machine().infos(info::MEASURED_ATTRIBUTE).collect();
     // The means come first, so that reads and writes told apart replace them.
     for means in [true, false] {
         let mut this_round: BTreeMap<(NodeId, Metric), Best> = BTreeMap::new();
         for attribute in document.children(document.root(), "memattr") {
-            let metrics = Metric::of(attribute.required("name", "the name of the attribute")?);
-            if metrics.is_empty() || (metrics.len() > 1) != means {
+            let name = attribute.required("name", "the name of the attribute")?;
+            let metrics = Metric::of(name);
+            if metrics.is_empty() || (metrics.len() > 1) != means || measured.contains(&name) {
                 continue;
             }
             for value in document.children(attribute, "memattr_value") {
