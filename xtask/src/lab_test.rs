@@ -62,9 +62,8 @@ const TIMED_TESTS: [&str; 2] = ["timing::", "measure_timed::"];
 /// The guest tests that take longest, as emulated threads work in turn.
 const MEASURE_TESTS: &str = "measure::";
 
-/// Where they run: several nodes, one without CPUs, one without memory, four. The machine that runs
-/// this is one with one node.
-const MEASURE_SHAPES: [&str; 4] = ["2n", "3n-cpuless", "3n-memoryless", "4n-ring"];
+/// Where they run: one node, two, one without CPUs, one without memory, four.
+const MEASURE_SHAPES: [&str; 5] = ["1n", "2n", "3n-cpuless", "3n-memoryless", "4n-ring"];
 
 /// Where they run on all kernels but the last.
 const MEASURE_SHAPE: &str = "2n";
