@@ -39,6 +39,23 @@ const KERNEL_ARGS: &str = "console=ttyS0 panic=-1 oops=panic mitigations=off no_
 /// clock: nothing else could judge it.
 const MODEL_KERNEL_ARGS: &str = " tsc=reliable";
 
+/// Says whether a QEMU can load the model's plugin, from what it prints with `--version`.
+///
+/// # Errors
+///
+/// What was expected and found: QEMU 7.2 to 8.1 offer version 1 of the plugin interface together
+/// with the physical addresses and clocks that the plugin needs.
+pub fn check_models(version: &str) -> Result<(), String> {
+    let found = version.split_whitespace().nth(3).unwrap_or(version.trim());
+    let mut numbers = found.split('.').map_while(|part| part.parse::<u32>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(7), Some(2..)) | (Some(8), Some(0..=1)) => Ok(()),
+        _ => Err(format!(
+            "--timed: expected {PROGRAM} 7.2 to 8.1, whose plugins have interface version 1, found {found}\nhelp: run it where Debian 12's QEMU is, for example in a container of it"
+        )),
+    }
+}
+
 /// The arguments that make `shape` boot `kernel` with `initramfs`.
 ///
 /// The kernel's console is the emulator's standard error, where it says why it cannot start, too;
@@ -282,6 +299,28 @@ mod tests {
         assert_eq!(values("-accel"), ["tcg,thread=single"]);
         assert_eq!(values("-seed"), ["7"]);
         assert!(values("-append")[0].contains("tsc=reliable"));
+    }
+
+    #[test]
+    fn only_a_qemu_that_can_load_the_plugin_is_taken() {
+        for good in [
+            "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright",
+            "QEMU emulator version 8.1.5",
+        ] {
+            check_models(good).unwrap();
+        }
+        for (bad, found) in [
+            (
+                "QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)",
+                "found 10.0.2\nhelp",
+            ),
+            ("QEMU emulator version 8.2.0", "found 8.2.0"),
+            ("QEMU emulator version 7.1.0", "found 7.1.0"),
+            ("", "found \n"),
+        ] {
+            let problem = check_models(bad).unwrap_err();
+            assert!(problem.contains(found), "{problem}");
+        }
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use homenode_lab::{Guest, GuestTime, Initramfs, Kernel, KernelName, Shape, Userland, qemu};
 
 use crate::build::{self, Profile, StaticBuild};
@@ -19,6 +20,11 @@ pub(crate) const MARK: &str = "lab-mark";
 
 /// The program that feels how far memory is, inside guests.
 const PROBE: &str = "lab-probe";
+
+const QEMU: Needed = Needed {
+    program: qemu::PROGRAM,
+    package: "qemu-system-x86",
+};
 
 /// Everything fetched and built; guests boot from it.
 #[derive(Debug)]
@@ -50,16 +56,19 @@ impl Machinery {
         profile: Profile,
         seed: u64,
     ) -> Result<Self> {
+        host::ensure(&[QEMU])?;
+        let version = Command::new(qemu::PROGRAM)
+            .arg("--version")
+            .output()
+            .with_context(|| format!("cannot start {}", qemu::PROGRAM))?;
+        qemu::check_models(&String::from_utf8_lossy(&version.stdout)).map_err(Error::msg)?;
         let plugin = build::host_library("homenode-lab-plugin")?;
         Self::prepare_as(kernels, profile, GuestTime::Modelled { plugin, seed })
     }
 
     fn prepare_as(kernels: &[KernelName], profile: Profile, time: GuestTime) -> Result<Self> {
         host::ensure(&[
-            Needed {
-                program: qemu::PROGRAM,
-                package: "qemu-system-x86",
-            },
+            QEMU,
             Needed {
                 program: "setpriv",
                 package: "util-linux",

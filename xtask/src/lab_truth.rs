@@ -1,13 +1,10 @@
 //! What the model of a timed guest counted, in words.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use homenode_lab::model::{NodeTruth, Truth};
-use homenode_lab::{KernelName, Shape};
-
-use crate::lab_machine::Machinery;
+use homenode_lab::Shape;
+use homenode_lab::model::{Machine, NodeTruth, Truth};
 
 /// Refuses a shape that does not say what its accesses cost, before anything is built for it.
 ///
@@ -38,74 +35,65 @@ pub(crate) fn json_lines(truth: &[Truth]) -> Result<String> {
     Ok(lines)
 }
 
-/// Runs two chases of known length from one CPU in one node's memory, and compares what the model
-/// counted with what the program did: the difference is the extra hops, each a line from that node.
-///
-/// # Errors
-///
-/// When the guest fails, or the counters are off by 2 % or more of the hops.
-pub(crate) fn check(
-    machinery: &Machinery,
-    shape: &Shape,
-    kernel: KernelName,
-    timeout: Duration,
-) -> Result<String> {
-    // Making the cycle takes some lines more or less, as pages happen to lie in the caches: many hops
-    // make that little.
-    const HOPS: [u64; 2] = [50_000, 550_000];
-    let Some(machine) = shape.machine() else {
-        bail!("expected a shape with a part [timing]");
-    };
-    // The last CPU and the first node: far on every machine that has a far.
-    let cpu = machine.cpus.len() - 1;
-    let caches = machine.caches.iter();
-    let largest = caches
-        .map(|cache| u64::from(cache.sets) * u64::from(cache.ways))
-        .max();
-    // Lines of 64 bytes, and two and a half times as many as a cache holds.
-    let mib = (largest.unwrap_or(0) * 160).div_ceil(1 << 20).max(4);
-    let chase = |hops| {
+/// A chase of known length from one CPU in one node's memory, and what the model has to count for it.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownChase {
+    cpu: usize,
+    /// The model's nodes that have the memory.
+    nodes: Vec<usize>,
+    mib: u64,
+}
+
+impl KnownChase {
+    const HOPS: u64 = 500_000;
+
+    /// From the last CPU to the first node: far on every machine that has a far.
+    pub(crate) fn on(machine: &Machine) -> Self {
+        let caches = machine.caches.iter();
+        let largest = caches
+            .map(|cache| u64::from(cache.sets) * u64::from(cache.ways))
+            .max();
+        Self {
+            cpu: machine.cpus.len() - 1,
+            // With interleaving, node 0 of the guest is every node of the machine.
+            nodes: if machine.interleave.is_empty() {
+                vec![0]
+            } else {
+                (0..usize::from(machine.nodes)).collect()
+            },
+            // Twice as many lines, of 64 bytes, as a cache holds.
+            mib: (largest.unwrap_or(0) * 128).div_ceil(1 << 20).max(4),
+        }
+    }
+
+    /// What a shell in the guest runs; it leaves one set of counters.
+    pub(crate) fn script(&self) -> String {
+        let Self { cpu, mib, .. } = self;
+        let hops = Self::HOPS;
         format!(
-            "lab-mark reset; numactl --membind 0 lab-probe chase {cpu} {mib} {hops}; lab-mark report"
+            "lab-mark stop; lab-mark reset; numactl --membind 0 lab-probe chase {cpu} {mib} {hops}; lab-mark report"
         )
-    };
-    let script = format!("{}; {}", chase(HOPS[0]), chase(HOPS[1]));
-    let command = ["sh".to_owned(), "-c".to_owned(), script];
-    let mut output = Vec::new();
-    let outcome = machinery.boot(shape, kernel, timeout, &command, |guest| {
-        guest.run(&mut |_stream, bytes| {
-            output.extend_from_slice(bytes);
-            Ok(())
-        })
-    })?;
-    ensure!(
-        outcome.status == 0 && outcome.truth.len() == 3,
-        "expected status 0 and three sets of counters, found {} and {}\n{}",
-        outcome.status,
-        outcome.truth.len(),
-        String::from_utf8_lossy(&output)
-    );
-    let lines = |truth: &Truth, is_there: fn(usize) -> bool| -> u64 {
-        let memory = truth.cpus[cpu].memory.iter().enumerate();
-        let there = memory.filter(|&(node, _)| is_there(node));
-        there.map(|(_, memory)| memory.loads).sum()
-    };
-    // With interleaving, node 0 of the guest is every node of the machine.
-    let is_there: fn(usize) -> bool = if machine.interleave.is_empty() {
-        |node| node == 0
-    } else {
-        |_| true
-    };
-    let [few, many] = [0, 1].map(|position| lines(&outcome.truth[position], is_there));
-    let counted = many.saturating_sub(few);
-    let hops = HOPS[1] - HOPS[0];
-    ensure!(
-        counted.abs_diff(hops) * 50 <= hops,
-        "expected {hops} more lines from node 0 to CPU {cpu}, counted {counted}"
-    );
-    Ok(format!(
-        "{hops} hops of CPU {cpu} in node 0's memory, {counted} lines counted"
-    ))
+    }
+
+    /// Compares the counters with what the program did: once around its buffer, and the hops.
+    ///
+    /// # Errors
+    ///
+    /// When they are off by more than 2 %.
+    pub(crate) fn check(&self, truth: &Truth) -> Result<String> {
+        let expected = self.mib * (1 << 20) / 64 + Self::HOPS;
+        let memory = &truth.cpus[self.cpu].memory;
+        let counted: u64 = self.nodes.iter().map(|&node| memory[node].loads).sum();
+        ensure!(
+            counted.abs_diff(expected) * 50 <= expected,
+            "expected {expected} lines from node 0 to CPU {}, counted {counted}",
+            self.cpu
+        );
+        Ok(format!(
+            "{expected} hops of CPU {} in node 0's memory, {counted} lines counted",
+            self.cpu
+        ))
+    }
 }
 
 /// The counters as a table, with what the emulation cost and how exact it is.
@@ -211,6 +199,31 @@ mod tests {
             json_lines(&[truth.clone(), truth]).unwrap().lines().count(),
             2
         );
+    }
+
+    #[test]
+    fn a_known_chase_has_to_be_counted() {
+        let machine = Shape::named("opteron-interleave").unwrap();
+        let chase = KnownChase::on(machine.machine().unwrap());
+        assert!(chase.script().contains("lab-probe chase 3 4 500000;"));
+        let counted = |loads: [u64; 2]| {
+            let memory = |loads| NodeTruth {
+                loads,
+                ..NodeTruth::default()
+            };
+            let cpu = |loads: [u64; 2]| CpuTruth {
+                memory: loads.map(memory).to_vec(),
+                ..CpuTruth::default()
+            };
+            chase.check(&Truth {
+                cpus: vec![cpu([0; 2]), cpu([0; 2]), cpu([0; 2]), cpu(loads)],
+                ..Truth::default()
+            })
+        };
+        // 65536 lines once around and 500000 hops.
+        counted([282_000, 283_600]).unwrap();
+        counted([282_000, 270_000]).unwrap_err();
+        counted([300_000, 300_000]).unwrap_err();
     }
 
     #[test]

@@ -42,6 +42,11 @@ impl Cache {
         }
     }
 
+    /// Throws everything out.
+    pub fn clear(&mut self) {
+        self.slots.fill(0);
+    }
+
     /// Uses a line that is here: it becomes the youngest of its set. False where it is not here.
     #[inline]
     pub fn touch(&mut self, line: u64, store: bool) -> bool {

@@ -82,9 +82,19 @@ impl Load {
         load
     }
 
-    /// Begins at a time.
+    /// Begins at a time, with nothing under way.
     pub fn start_at(&mut self, time: u64) {
         self.window_start = time;
+        for pair in &mut self.pairs {
+            pair.fetched = 0;
+            pair.written_back = 0;
+            pair.in_flight_ps = 0;
+        }
+        for load in &mut self.resources {
+            load.used = 0.0;
+            load.wait_ps = 0.0;
+        }
+        self.set_latencies();
     }
 
     /// What a line takes now from asking to having; 0 where there is no path. Unit: picoseconds.

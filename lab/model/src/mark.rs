@@ -3,12 +3,16 @@
 //! `nopl 0x484e0000+mark(%rax)` is a no-op on every x86-64 CPU, so a program that marks runs
 //! anywhere; in the lab the plugin sees the instruction and acts. "HN" is 0x484e.
 
-/// Starts the model: before, every instruction takes a nanosecond and memory is free.
+/// Starts the model, or goes on with it: until then an instruction takes a nanosecond, memory is
+/// free, and nothing is counted.
 pub const START: u16 = 1;
 /// Writes the counters out.
 pub const REPORT: u16 = 2;
 /// Sets the counters to zero.
 pub const RESET: u16 = 3;
+/// Stops the model until the next start, so that a program makes its data at the emulator's speed.
+/// It goes on with empty caches, as nobody saw what they would hold.
+pub const STOP: u16 = 4;
 
 const OPCODE: [u8; 3] = [0x0f, 0x1f, 0x80];
 const SIGN: [u8; 2] = [0x4e, 0x48];

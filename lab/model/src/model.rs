@@ -84,11 +84,19 @@ impl Model {
         self.machine.cpus.len()
     }
 
-    /// Sets all clocks. Unit: picoseconds.
+    /// Sets all clocks, to begin or to go on with nothing in the caches and nothing in flight.
+    /// Counters are as they were, and the time between is not counted. Unit: picoseconds.
     pub fn start_at(&mut self, time: u64) {
+        self.caches.iter_mut().for_each(Cache::clear);
+        self.truth_start += time.saturating_sub(self.now());
         self.rounds.start_at(time);
         self.load.start_at(time);
-        self.truth_start = time;
+    }
+
+    /// The furthest clock: a time that no CPU has passed. Unit: picoseconds.
+    #[must_use]
+    pub fn latest(&self) -> u64 {
+        self.rounds.latest()
     }
 
     /// The clock of the CPU that runs. Unit: picoseconds.

@@ -85,14 +85,8 @@ impl Rounds {
             .filter(|(_, state)| **state == State::Running)
             .map(|(&clock, _)| clock)
             .min();
-        let latest = || {
-            clocks()
-                .map(|(&clock, _)| clock)
-                .max()
-                .unwrap_or(self.start)
-        };
         let end = self.start + self.slice;
-        self.start = slowest.unwrap_or_else(latest).clamp(self.start, end);
+        self.start = slowest.unwrap_or(self.latest()).clamp(self.start, end);
         self.state.fill(State::Absent);
         self.rounds += 1;
     }
@@ -125,6 +119,12 @@ impl Rounds {
     #[inline]
     pub fn now(&self) -> u64 {
         self.current.map_or(self.start, |cpu| self.clocks[cpu])
+    }
+
+    /// The furthest clock.
+    #[must_use]
+    pub fn latest(&self) -> u64 {
+        self.clocks.iter().copied().max().unwrap_or(self.start)
     }
 
     /// When the current round began.

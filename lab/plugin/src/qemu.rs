@@ -28,9 +28,11 @@ struct Functions {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// The model's time, from when it is not negative. Unit: nanoseconds.
-static MODEL_NS: AtomicI64 = AtomicI64::new(BEFORE_THE_MODEL);
-const BEFORE_THE_MODEL: i64 = -1;
+/// The model's time while it runs. Unit: nanoseconds.
+static MODEL_NS: AtomicI64 = AtomicI64::new(NO_MODEL);
+const NO_MODEL: i64 = -1;
+/// What the guest's clock is ahead of QEMU's count while no model runs. Unit: nanoseconds.
+static AHEAD_NS: AtomicI64 = AtomicI64::new(0);
 
 /// Words of the operations' table: QEMU 7.2 has 30, of which the 25th and 26th are the clocks.
 const TABLE_WORDS: usize = 30;
@@ -133,16 +135,22 @@ extern "C" fn clock() -> i64 {
     let functions = functions();
     let skipped_and_counted = (functions.icount_get)();
     match MODEL_NS.load(Ordering::Relaxed) {
-        BEFORE_THE_MODEL => skipped_and_counted,
+        NO_MODEL => skipped_and_counted + AHEAD_NS.load(Ordering::Relaxed),
         model => model + skipped_and_counted - (functions.icount_get_raw)(),
     }
 }
 
-/// Instructions that ran so far, at a nanosecond each: what the model's time goes on from.
+/// The time without a model, an instruction being a nanosecond: what the model's goes on from.
 ///
 /// To be called between blocks only: QEMU ends when it is asked within one.
 pub(crate) fn counted_ns() -> i64 {
-    (functions().icount_get_raw)()
+    (functions().icount_get_raw)() + AHEAD_NS.load(Ordering::Relaxed)
+}
+
+/// Lets QEMU's count go on from a time, without a model. To be called between blocks only.
+pub(crate) fn count_from_ns(now: i64) {
+    AHEAD_NS.store(now - (functions().icount_get_raw)(), Ordering::Relaxed);
+    MODEL_NS.store(NO_MODEL, Ordering::Relaxed);
 }
 
 /// Sets the model's time.

@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process;
 use std::ptr;
 use std::slice;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use homenode_lab_model::{Access, LINE_BYTES, Machine, Model, Truth, mark};
 
@@ -21,9 +21,10 @@ struct Shell {
     /// By number; found when the model starts.
     cpus: Vec<qemu::Cpu>,
     truth: File,
-    /// When the counters were set to zero.
-    truth_start: Instant,
-    started: bool,
+    /// How long the host worked since the counters were set to zero, without `running_since`.
+    host: Duration,
+    /// Since when the model runs, if it does.
+    running_since: Option<Instant>,
 }
 
 /// Holds the shell for C callbacks, which can be given no reference.
@@ -81,8 +82,8 @@ pub(crate) fn install(id: PluginId, info: &Info, words: &[String]) -> Result<(),
         model,
         cpus: Vec::new(),
         truth,
-        truth_start: Instant::now(),
-        started: false,
+        host: Duration::ZERO,
+        running_since: None,
     };
     // SAFETY: QEMU calls nothing of ours before this returns.
     unsafe { *SHELL.0.get() = Some(shell) };
@@ -106,11 +107,11 @@ extern "C" fn on_cpu(_id: PluginId, number: c_uint) {
 
 /// A block was translated: says which of its instructions are to be told.
 extern "C" fn on_translate(_id: PluginId, block: *mut Block) {
-    let mut started = false;
-    with_shell(|shell| started = shell.started);
+    let mut runs = false;
+    with_shell(|shell| runs = shell.running_since.is_some());
     // SAFETY: QEMU's block is valid for this call.
     let count = unsafe { api::qemu_plugin_tb_n_insns(block) };
-    if started {
+    if runs {
         let user = ptr::without_provenance_mut(count);
         // SAFETY: as above; `user` is a number for our own callback.
         unsafe {
@@ -120,14 +121,47 @@ extern "C" fn on_translate(_id: PluginId, block: *mut Block) {
     for position in 0..count {
         // SAFETY: the block has `count` instructions.
         let instruction = unsafe { api::qemu_plugin_tb_get_insn(block, position) };
-        watch(instruction, started);
+        watch(instruction, runs);
     }
 }
 
 /// `hlt`, and `pause`, and `mwait`, which TCG treats as `pause`.
 const WAITING: [&[u8]; 3] = [&[0xf4], &[0xf3, 0x90], &[0x0f, 0x01, 0xc9]];
 
-fn watch(instruction: *mut Instruction, started: bool) {
+/// Whether an instruction ends its block: jumps, calls, returns, and what changes the CPU's state.
+///
+/// Their accesses are not asked for: they have none, or those of a stack that is in the nearest cache,
+/// or restore registers for a thread. Asking is not safe where the model stops: QEMU 7.2 keeps the
+/// list of an instruction's callbacks at hand while a function of its own works for the instruction,
+/// does not let go of it where the block ends there, and follows it at the next access that a
+/// function does, when the list may be gone (mended in QEMU 8.0: "tcg: Clear `plugin_mem_cbs` on TB
+/// exit").
+fn ends_its_block(code: &[u8]) -> bool {
+    let is_prefix = |byte: &u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x40..=0x4f | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
+    let start = code.iter().take_while(|byte| is_prefix(byte)).count();
+    // The part of a ModRM byte that tells instructions of the same opcode apart.
+    let extension = |modrm: u8| (modrm >> 3) & 7;
+    match code[start..] {
+        // ins, outs, jcc, mov to a segment, pause, popf
+        [0x6c..=0x6f | 0x70..=0x7f | 0x8e | 0x90 | 0x9d, ..]
+        // ret, far ret, int3, int, iret, loop, jrcxz, in, out, call, jmp, hlt, sti
+        | [0xc2 | 0xc3 | 0xca..=0xcd | 0xcf | 0xe0..=0xef | 0xf4 | 0xfb, ..] => true,
+        // call and jmp through a register or memory
+        [0xff, modrm, ..] => (2..=5).contains(&extension(modrm)),
+        // ltr, swapgs, mwait and their like; syscall, clts, sysret, wbinvd, ud2, mov to and from
+        // control registers, wrmsr, rdtsc, rdmsr, rdpmc, sysenter, sysexit
+        [0x0f, 0x00 | 0x01 | 0x05..=0x09 | 0x0b | 0x20..=0x23 | 0x30..=0x35, ..]
+        // jcc, pop of a segment
+        | [0x0f, 0x80..=0x8f | 0xa1 | 0xa9, ..] => true,
+        // xrstor
+        [0x0f, 0xae, modrm, ..] => extension(modrm) == 5,
+        // xrstors, rdrand, rdseed
+        [0x0f, 0xc7, modrm, ..] => extension(modrm) == 3 || modrm >= 0xc0,
+        _ => false,
+    }
+}
+
+fn watch(instruction: *mut Instruction, model_runs: bool) {
     let told = |callback: api::ExecuteCallback, user: *mut c_void| {
         // SAFETY: QEMU's instruction is valid while its block is translated.
         unsafe {
@@ -148,11 +182,14 @@ fn watch(instruction: *mut Instruction, started: bool) {
     if let Some(mark) = mark::of_instruction(code) {
         told(on_mark, ptr::without_provenance_mut(usize::from(mark)));
     }
-    if !started {
+    if !model_runs {
         return;
     }
     if WAITING.contains(&code) {
         told(on_wait, ptr::null_mut());
+    }
+    if ends_its_block(code) {
+        return;
     }
     // SAFETY: as above.
     unsafe {
@@ -184,15 +221,26 @@ impl Shell {
         }
         let now = qemu::counted_ns();
         self.model.start_at(u64::try_from(now).unwrap_or(0) * 1_000);
-        self.truth_start = Instant::now();
-        self.started = true;
+        self.running_since = Some(Instant::now());
         qemu::publish_ns(now);
     }
 
+    fn stop(&mut self) {
+        self.host = self.host_time();
+        self.running_since = None;
+        qemu::count_from_ns(nanoseconds(self.model.latest()));
+    }
+
+    fn host_time(&self) -> Duration {
+        self.host
+            + self
+                .running_since
+                .map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     fn report(&mut self) {
-        let host = self.truth_start.elapsed().as_nanos();
         let truth = Truth {
-            host_ns: u64::try_from(host).unwrap_or(u64::MAX),
+            host_ns: u64::try_from(self.host_time().as_nanos()).unwrap_or(u64::MAX),
             ..self.model.truth()
         };
         let line = serde_json::to_string(&truth)
@@ -255,15 +303,20 @@ extern "C" fn on_wait(_cpu: c_uint, _user: *mut c_void) {
 /// The guest executed a mark.
 extern "C" fn on_mark(_cpu: c_uint, user: *mut c_void) {
     with_shell(|shell| match u16::try_from(user.addr()) {
-        Ok(mark::START) if !shell.started => {
-            // Everything is translated anew, with more to tell; QEMU does that between blocks.
+        // Everything is translated anew, with more or less to tell; QEMU does that between blocks.
+        Ok(mark::START) if shell.running_since.is_none() => {
             // SAFETY: `id` is ours, and the callback has the declared type.
             unsafe { api::qemu_plugin_reset(shell.id, on_start) };
         }
-        Ok(mark::REPORT) if shell.started => shell.report(),
-        Ok(mark::RESET) if shell.started => {
+        Ok(mark::STOP) if shell.running_since.is_some() => {
+            // SAFETY: as above.
+            unsafe { api::qemu_plugin_reset(shell.id, on_stop) };
+        }
+        Ok(mark::REPORT) => shell.report(),
+        Ok(mark::RESET) => {
             shell.model.reset_truth();
-            shell.truth_start = Instant::now();
+            shell.host = Duration::ZERO;
+            shell.running_since = shell.running_since.map(|_| Instant::now());
         }
         _ => {}
     });
@@ -271,7 +324,23 @@ extern "C" fn on_mark(_cpu: c_uint, user: *mut c_void) {
 
 /// Nothing is translated and no CPU runs: the model takes over.
 extern "C" fn on_start(id: PluginId) {
-    with_shell(Shell::start);
+    with_shell(|shell| {
+        // Two CPUs may have asked.
+        if shell.running_since.is_none() {
+            shell.start();
+        }
+    });
+    // SAFETY: as in `install`.
+    unsafe { api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate) };
+}
+
+/// As [`on_start`]: the model stands still.
+extern "C" fn on_stop(id: PluginId) {
+    with_shell(|shell| {
+        if shell.running_since.is_some() {
+            shell.stop();
+        }
+    });
     // SAFETY: as in `install`.
     unsafe { api::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translate) };
 }

@@ -3,6 +3,9 @@
 //! The lab's tests judge emulated machines by it, so it shares no code with the model, nor with
 //! `homenode measure`. It places no memory; `numactl --membind` does.
 //!
+//! While it makes its buffers the model stands still, if there is one: `lab-mark stop`, and `start`.
+//! One that is `held` leaves that to whoever holds it, who can so measure several in one go.
+//!
 //! ```console
 //! $ numactl --membind 1 lab-probe chase 0 32 200000
 //! ns 135.2
@@ -23,9 +26,9 @@
 use std::env;
 use std::hint::black_box;
 use std::io::{self, Write};
-use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,7 +39,8 @@ const USAGE: &str = "expected one of
   scatter CPU MIB STORES   stores, all over a buffer
   stream CPUS MIB MS       loads, line after line, a buffer for each CPU
   fill CPUS MIB MS         stores, line after line
-  loaded CPUS MIB HOPS     a chase on the first CPU while the others stream half of it each";
+  loaded CPUS MIB HOPS     a chase on the first CPU while the others stream half of it each
+and for chase and scatter `held` behind it: says `ready` and begins when it is sent a line";
 
 /// A line of memory: the number of the next line of a chase, and padding.
 type Line = [u64; 8];
@@ -56,6 +60,10 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[String]) -> Result<String, String> {
+    let (words, held) = match words {
+        [words @ .., last] if last == "held" => (words, true),
+        words => (words, false),
+    };
     let [kind, cpus, mib, count] = words else {
         return Err(USAGE.to_owned());
     };
@@ -75,19 +83,45 @@ fn run(words: &[String]) -> Result<String, String> {
     match kind.as_str() {
         "chase" => {
             pin(cpus[0])?;
-            let mut buffer = cycle(lines);
+            let mut buffer = with_model_stopped(held, || cycle(lines))?;
             let buffer = black_box(&mut buffer);
-            chase(buffer, lines);
-            Ok(format!("ns {:.2}\n", chase(buffer, count)))
+            let mut at = 0;
+            chase(buffer, &mut at, lines);
+            Ok(format!("ns {:.2}\n", chase(buffer, &mut at, count)))
         }
         "scatter" => {
             pin(cpus[0])?;
-            Ok(format!("ns {:.2}\n", scatter(lines, count)))
+            let mut buffer = with_model_stopped(held, || plain(lines))?;
+            Ok(format!("ns {:.2}\n", scatter(&mut buffer, count)))
         }
         "stream" => Ok(streams(&cpus, lines, count, false)?),
         "fill" => Ok(streams(&cpus, lines, count, true)?),
         "loaded" => loaded(&cpus, lines, count),
         _ => Err(USAGE.to_owned()),
+    }
+}
+
+/// Makes the lab's model stand still or go on. Elsewhere there is no such program, and nobody to tell.
+fn tell_model(mark: &str) {
+    let _ = Command::new("lab-mark").arg(mark).status();
+}
+
+/// Makes something before the measurement begins.
+fn with_model_stopped<T>(held: bool, make: impl FnOnce() -> T) -> Result<T, String> {
+    if !held {
+        tell_model("stop");
+        let made = make();
+        tell_model("start");
+        return Ok(made);
+    }
+    let made = make();
+    let told = io::stdout()
+        .write_all(b"ready\n")
+        .and_then(|()| io::stdin().read_line(&mut String::new()));
+    match told {
+        Ok(1..) => Ok(made),
+        Ok(0) => Err("expected to be sent a line, found the end".to_owned()),
+        Err(error) => Err(format!("cannot say `ready` and be told to begin: {error}")),
     }
 }
 
@@ -125,33 +159,38 @@ fn cycle(lines: usize) -> Vec<Line> {
     buffer
 }
 
-/// Hops along the cycle; returns the time per hop in nanoseconds.
+/// A buffer whose pages are all there.
+fn plain(lines: usize) -> Vec<Line> {
+    vec![[1; 8]; lines]
+}
+
+/// Hops along the cycle from a line on; returns the time per hop in nanoseconds.
 ///
 /// A first chase, once around, leaves the caches as every later one finds them.
-fn chase(buffer: &[Line], hops: usize) -> f64 {
+fn chase(buffer: &[Line], at: &mut u64, hops: usize) -> f64 {
     const STEPS: usize = 16;
     let rounds = (hops / STEPS).max(1);
     let step = |at: u64| buffer[usize::try_from(at).unwrap_or(0)][0];
-    let mut at = 0;
+    let mut now_at = *at;
     let start = Instant::now();
     for _round in 0..rounds {
         for _step in 0..STEPS {
-            at = step(at);
+            now_at = step(now_at);
         }
     }
     let time = start.elapsed();
-    black_box(at);
+    *at = black_box(now_at);
     nanoseconds(time) / (rounds * STEPS) as f64
 }
 
 /// Stores to lines that are no neighbours, each line once before any twice; returns the time per
 /// store in nanoseconds.
-fn scatter(lines: usize, stores: usize) -> f64 {
+fn scatter(buffer: &mut [Line], stores: usize) -> f64 {
     // A prime that divides no number of lines in whole mebibytes below its own.
     const STEP: usize = 40_009;
+    let buffer = black_box(buffer);
+    let lines = buffer.len();
     let step = STEP % lines;
-    let mut buffer: Vec<Line> = vec![[1; 8]; lines];
-    let buffer = black_box(buffer.as_mut_slice());
     let mut at = 0;
     let mut go = |stores: usize| {
         let start = Instant::now();
@@ -207,57 +246,50 @@ fn stream(buffer: &mut [Line], store: bool, phase: &dyn Fn() -> Phase) -> f64 {
 
 /// Streams on all CPUs at once for a while.
 fn streams(cpus: &[usize], lines: usize, ms: usize, store: bool) -> Result<String, String> {
-    /// For queues to fill.
-    const SETTLE: Duration = Duration::from_millis(1);
+    /// For threads to wake up, and queues to fill.
+    const SETTLE: Duration = Duration::from_micros(500);
     let time = Duration::from_millis(ms as u64);
-    // A thread may start late by milliseconds; the clock starts when the last one streams.
-    let streaming = AtomicUsize::new(0);
     let first: OnceLock<Instant> = OnceLock::new();
-    let phase = || {
-        if streaming.load(Ordering::Relaxed) < cpus.len() {
-            return Phase::Before;
-        }
-        match first.get_or_init(Instant::now).elapsed() {
-            since if since < SETTLE => Phase::Before,
-            since if since < SETTLE + time => Phase::During,
-            _ => Phase::After,
-        }
+    let phase = || match first.get_or_init(Instant::now).elapsed() {
+        since if since < SETTLE => Phase::Before,
+        since if since < SETTLE + time => Phase::During,
+        _ => Phase::After,
     };
-    let bytes = on_each(cpus, |_| {
-        let mut buffer: Vec<Line> = vec![[1; 8]; lines];
-        let buffer = black_box(buffer.as_mut_slice());
-        streaming.fetch_add(1, Ordering::Relaxed);
-        stream(buffer, store, &phase)
-    })?;
+    let bytes = on_each(
+        cpus,
+        |_| plain(lines),
+        |_, buffer| stream(buffer, store, &phase),
+    )?;
     Ok(table(cpus, &bytes, nanoseconds(time)))
 }
 
 /// A chase on the first CPU, while the others stream.
 fn loaded(cpus: &[usize], lines: usize, hops: usize) -> Result<String, String> {
-    let streaming = AtomicUsize::new(0);
+    let once_around = Barrier::new(cpus.len());
     let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let phase = || match (begun.load(Ordering::Relaxed), done.load(Ordering::Relaxed)) {
         (false, _) => Phase::Before,
         (true, false) => Phase::During,
         (true, true) => Phase::After,
     };
-    let values = on_each(cpus, |position| {
+    let make = |position| match position {
+        0 => cycle(lines),
+        // Enough with the chase's beside it.
+        _ => plain(lines / 2),
+    };
+    let values = on_each(cpus, make, |position, buffer| {
         if position == 0 {
-            let buffer = cycle(lines);
-            // Once around at least, while the others come up to speed.
-            chase(&buffer, lines);
-            while streaming.load(Ordering::Relaxed) < cpus.len() - 1 {
-                chase(&buffer, lines);
-            }
+            let mut at = 0;
+            chase(buffer, &mut at, lines);
+            once_around.wait();
+            // While the others come up to speed.
+            chase(buffer, &mut at, hops / 2);
             begun.store(true, Ordering::Relaxed);
-            let ns = chase(&buffer, hops);
+            let ns = chase(buffer, &mut at, hops);
             done.store(true, Ordering::Relaxed);
             ns
         } else {
-            // Enough with the chase's beside it, and quicker to fill.
-            let mut buffer: Vec<Line> = vec![[1; 8]; lines / 2];
-            let buffer = black_box(buffer.as_mut_slice());
-            streaming.fetch_add(1, Ordering::Relaxed);
+            once_around.wait();
             stream(buffer, false, &phase)
         }
     })?;
@@ -265,15 +297,31 @@ fn loaded(cpus: &[usize], lines: usize, hops: usize) -> Result<String, String> {
     Ok(format!("ns {:.2}\n{rates}", values[0]))
 }
 
-/// Runs something on each CPU at once, given its position; returns what each gave.
-fn on_each(cpus: &[usize], work: impl Fn(usize) -> f64 + Sync) -> Result<Vec<f64>, String> {
+/// Makes a buffer on each CPU, given its position, then works on all of them at once; returns what
+/// each gave.
+fn on_each(
+    cpus: &[usize],
+    make: impl Fn(usize) -> Vec<Line> + Sync,
+    work: impl Fn(usize, &mut [Line]) -> f64 + Sync,
+) -> Result<Vec<f64>, String> {
+    let ready = Barrier::new(cpus.len());
+    let on_one = |position: usize, cpu: usize| {
+        let pinned = pin(cpu);
+        let mut buffer = make(position);
+        if ready.wait().is_leader() {
+            tell_model("start");
+        }
+        ready.wait();
+        pinned.map(|()| work(position, black_box(buffer.as_mut_slice())))
+    };
+    tell_model("stop");
     thread::scope(|scope| {
         let started: Vec<_> = cpus
             .iter()
             .enumerate()
             .map(|(position, &cpu)| {
-                let work = &work;
-                scope.spawn(move || pin(cpu).map(|()| work(position)))
+                let on_one = &on_one;
+                scope.spawn(move || on_one(position, cpu))
             })
             .collect();
         started

@@ -205,6 +205,29 @@ fn counters_can_be_set_to_zero() {
 }
 
 #[test]
+fn a_model_that_stood_still_goes_on_cold_and_idle() {
+    let mut bench = Bench::new(Machine::example());
+    let half_mib = || (0..MIB_LINES / 2).map(|i| i * 4_051 % (MIB_LINES / 2));
+    bench.alone(0, false, half_mib());
+    bench.together(&[(0, 0), (1, 100 * MIB_LINES)], 100);
+    let before = bench.model.truth();
+    bench.model.start_at(bench.model.latest() + 5_000_000_000);
+    // The half MiB would cost a cache's latency, and loaded memory three times the idle one.
+    let time = bench.alone(0, false, half_mib());
+    assert!(near(time, 80_000.0, 0.01), "{time}");
+    let after = bench.model.truth();
+    assert_eq!(
+        after.local_and_remote().0,
+        before.local_and_remote().0 + MIB_LINES / 2
+    );
+    let counted = after.elapsed_ps - before.elapsed_ps;
+    assert!(
+        near(counted as f64, 80_000.0 * (MIB_LINES / 2) as f64, 0.01),
+        "{counted}"
+    );
+}
+
+#[test]
 fn what_is_no_memory_costs_nothing() {
     let mut bench = Bench::new(Machine::example());
     let time = bench.alone(0, false, (0..1_000).map(|i| 4_096 * MIB_LINES + i * 97));

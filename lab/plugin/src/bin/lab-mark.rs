@@ -1,4 +1,4 @@
-//! Tells the lab's model something from inside a guest: `lab-mark start|report|reset [COMMAND…]`.
+//! Tells the lab's model something from inside a guest: `lab-mark start|stop|report|reset [COMMAND…]`.
 //!
 //! With a command, the mark is made before it runs, and `report` when it has ended; the exit status
 //! is the command's.
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
             Ok(()) => run(command),
             Err(problem) => fail(&problem),
         },
-        None => fail("expected start, report or reset, found nothing"),
+        None => fail("expected start, stop, report or reset, found nothing"),
     }
 }
 
@@ -29,11 +29,15 @@ fn make(mark: &str) -> Result<(), String> {
         // SAFETY: a no-op on every CPU.
         "start" => unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 1, 0, 0x4e, 0x48") },
         // SAFETY: as above.
+        "stop" => unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 4, 0, 0x4e, 0x48") },
+        // SAFETY: as above.
         "report" => unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 2, 0, 0x4e, 0x48") },
         // SAFETY: as above.
         "reset" => unsafe { asm!(".byte 0x0f, 0x1f, 0x80, 3, 0, 0x4e, 0x48") },
         other => {
-            return Err(format!("expected start, report or reset, found `{other}`"));
+            return Err(format!(
+                "expected start, stop, report or reset, found `{other}`"
+            ));
         }
     }
     Ok(())
