@@ -5,7 +5,9 @@
 //!   again and again; each line of standard input asks for the worst since the last one. Unit: ns.
 //!   What other programs did to it, taking its CPU away, does not count.
 //! * `observe-cost look ROUNDS PID PID`: times ways to look at two of them, in turn. Unit: µs.
-//! * `observe-cost sample PID SECONDS`, `observe-cost numa-maps PID SECONDS`: looks without pause.
+//! * `observe-cost idle PID SECONDS`, `sample PID SECONDS`, `numa-maps PID SECONDS`: looks, or does
+//!   not, and rests for a tenth of the time, as who has a real-time priority must; then the longest
+//!   time for which others had its CPU within a look. Unit: µs.
 
 #![expect(
     clippy::disallowed_methods,
@@ -33,6 +35,11 @@ fn main() -> Result<(), String> {
     match words.first().map(String::as_str) {
         Some("victim") => victim(number(1)?),
         Some("look") => look(number(1)?, [number(2)?, number(3)?]),
+        Some("idle") => {
+            std::thread::sleep(Duration::from_secs(number(2)?));
+            println!("0");
+            Ok(())
+        }
         Some("sample") => repeat(number(2)?, || sample(pid()?, Random::new(1).next_u64())),
         Some("numa-maps") => repeat(number(2)?, || read_numa_maps(pid()?)),
         _ => Err("expected victim, look, sample or numa-maps".to_owned()),
@@ -128,9 +135,21 @@ fn look(rounds: u64, pids: [u64; 2]) -> Result<(), String> {
 }
 
 fn repeat(seconds: u64, mut what: impl FnMut() -> Result<(), String>) -> Result<(), String> {
-    let began = Instant::now();
+    let (began, mut waited) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(seconds) {
+        let (look, before) = (Instant::now(), waited_ns()?);
         what()?;
+        waited = waited.max(waited_ns()? - before);
+        std::thread::sleep(look.elapsed() / 9);
     }
+    println!("{}", waited / 1000);
     Ok(())
+}
+
+/// Time on the run queue: Documentation/scheduler/sched-stats.rst, Linux 6.12.
+fn waited_ns() -> Result<u64, String> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").map_err(|e| e.to_string())?;
+    let waited = text.split_ascii_whitespace().nth(1).unwrap_or_default();
+    let wrong = |_| format!("expected three numbers in /proc/self/schedstat, found `{text}`");
+    waited.parse().map_err(wrong)
 }
