@@ -354,7 +354,8 @@ fn t28_what_does_not_fit_is_a_miss_where_it_landed() {
     let spilled = found.pages() - pages(wanted);
     assert!(spilled > 1000 && pages(wanted) > 1000, "{found:?}");
     assert!(rise(wanted, |c| c.numa_hit) >= pages(wanted), "{found:?}");
-    let missed: u64 = nodes.iter().map(|&node| rise(node, |c| c.numa_miss)).sum();
+    let missed = after.iter().map(|on| rise(on.node, |c| c.numa_miss));
+    let missed: u64 = missed.sum();
     assert!(missed >= spilled, "{missed} of {spilled}");
     assert!(rise(wanted, |c| c.numa_foreign) >= spilled, "{found:?}");
     // Nothing was missed where it was wanted, and what came to lie elsewhere was.

@@ -197,6 +197,42 @@ fn kernel_threads_and_what_ended_are_left_out() {
 }
 
 #[test]
+fn what_came_and_went_leaves_nothing_behind() {
+    let mut machine = Machine::new();
+    let mut watcher = machine.watcher(WatchOptions::default());
+    let mut kept = |round: u32| {
+        machine.files = Machine::new().files;
+        for pid in [3, 4, 5].map(|pid| 10 * round + pid) {
+            machine.process(pid, "brief", [u64::from(round), 1, 1, 0]);
+            let group = format!("0::/system.slice/{pid}.service\n");
+            machine
+                .files
+                .add_file(&format!("/proc/{pid}/cgroup"), group);
+        }
+        let worker = 10 * round + 7;
+        machine.files.add_file(
+            &format!("/proc/{worker}/stat"),
+            format!(
+                "{worker} (kworker) S 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 2 0 0 1 1 1 0 0 \
+                 0 0 0 0 0 0 0 0 17 0 0 0"
+            ),
+        );
+        machine.sleep(Duration::from_secs(2));
+        let observed = watcher.observe(&machine).unwrap();
+        assert_eq!(observed.processes.len(), 3);
+        [
+            watcher.known.len(),
+            watcher.idle.len(),
+            watcher.groups.len(),
+            watcher.kernel.len(),
+        ]
+    };
+    let early = (0..50).map(&mut kept).last().unwrap();
+    let late = (50..500).map(&mut kept).last().unwrap();
+    assert_eq!(early, late);
+}
+
+#[test]
 fn on_one_node_nothing_is_asked() {
     let mut machine = Machine::new();
     machine.process(7, "pg", [50, 1, 1, 0]);
