@@ -19,7 +19,7 @@ pub(crate) struct Args {
 }
 
 /// What the tests compare us with, and what the lab and the fuzzer need.
-const NEEDED: [Needed; 5] = [
+const NEEDED: [Needed; 7] = [
     Needed {
         program: "lstopo-no-graphics",
         package: "hwloc-nox",
@@ -39,6 +39,14 @@ const NEEDED: [Needed; 5] = [
     Needed {
         program: "xmllint",
         package: "libxml2-utils",
+    },
+    Needed {
+        program: "qemu-system-x86_64",
+        package: "qemu-system-x86",
+    },
+    Needed {
+        program: "python3",
+        package: "python3",
     },
 ];
 

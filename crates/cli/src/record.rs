@@ -202,10 +202,10 @@ pub(crate) fn replay(args: &ReplayArgs, out: &mut dyn Write) -> anyhow::Result<(
         position + 1,
         members.len(),
         args.file.display(),
-        if cut > 0 {
-            format!("; the last one is cut off ({cut} bytes) and left out")
-        } else {
-            String::new()
+        match (cut, recording.is_ours_to_the_end) {
+            (0, _) => String::new(),
+            (_, true) => format!("; the last one is cut off ({cut} bytes) and left out"),
+            (_, false) => format!("; the {cut} bytes behind them are damaged and left out"),
         }
     )?;
     out.write_all(stat_text(&report, Terminal::ask().width).as_bytes())?;

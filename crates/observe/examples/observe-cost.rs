@@ -1,11 +1,13 @@
 //! What it costs to look at a large process: its victim, and who looks. For `cargo xtask bench
 //! observe`, which prints what this finds.
 //!
-//! * `observe-cost victim MIB`: fills memory in base pages, then times a small `mmap` + `munmap`
-//!   again and again; each line of standard input asks for the worst since the last one. Unit: ns.
-//!   What other programs did to it, taking its CPU away, does not count.
+//! * `observe-cost victim MIB`: fills memory in base pages, and from the first line of standard input
+//!   on times a small `mmap` + `munmap` again and again; each line asks for the worst since the last
+//!   one. Unit: ns. Time on the run queue, while other programs had its CPU, does not count.
 //! * `observe-cost look ROUNDS PID PID`: times ways to look at two of them, in turn. Unit: µs.
-//! * `observe-cost sample PID SECONDS`, `observe-cost numa-maps PID SECONDS`: looks without pause.
+//! * `observe-cost idle PID SECONDS`, `sample PID SECONDS`, `numa-maps PID SECONDS`: looks, or does
+//!   not, and rests for a tenth of the time, as who has a real-time priority must; then the longest
+//!   time for which others had its CPU within a look. Unit: µs.
 
 #![expect(
     clippy::disallowed_methods,
@@ -13,7 +15,9 @@
     reason = "a program that measures this machine"
 )]
 
+use std::fs::File;
 use std::io::BufRead as _;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -33,6 +37,11 @@ fn main() -> Result<(), String> {
     match words.first().map(String::as_str) {
         Some("victim") => victim(number(1)?),
         Some("look") => look(number(1)?, [number(2)?, number(3)?]),
+        Some("idle") => {
+            std::thread::sleep(Duration::from_secs(number(2)?));
+            println!("0");
+            Ok(())
+        }
         Some("sample") => repeat(number(2)?, || sample(pid()?, Random::new(1).next_u64())),
         Some("numa-maps") => repeat(number(2)?, || read_numa_maps(pid()?)),
         _ => Err("expected victim, look, sample or numa-maps".to_owned()),
@@ -46,39 +55,50 @@ fn victim(mib: u64) -> Result<(), String> {
     let mut memory = WorkMemory::map(bytes, None).map_err(show)?;
     memory.without_huge_pages().map_err(show)?;
     memory.fill(0..bytes, 1);
+    println!("ready");
+    let mut asked = std::io::stdin().lock().lines();
+    // Who only looks is not disturbed by us.
+    let Some(first) = asked.next() else {
+        return Ok(());
+    };
+    first.map_err(show)?;
     std::thread::spawn(|| {
-        let (mut rounds, mut lost) = (0u64, lost_cpu());
+        let waits = Waits::open().expect("schedstat is there");
         loop {
-            let began = Instant::now();
+            let (waited, began) = (waits.so_far(), Instant::now());
             drop(WorkMemory::map(4096, None));
-            let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            rounds += 1;
-            if took > 10_000 || rounds % 256 == 0 {
-                // Who waits for a lock gives its CPU away; who is made to wait loses it.
-                let now = lost_cpu();
-                let undisturbed = now == lost;
-                lost = now;
-                if undisturbed {
-                    WORST_NS.fetch_max(took, Ordering::Relaxed);
-                }
-            }
+            let took = began.elapsed();
+            // Who waits for a lock is not on the run queue; who is on it waits for other programs.
+            let stalled = took.saturating_sub(waits.so_far() - waited);
+            let stalled = u64::try_from(stalled.as_nanos()).unwrap_or(u64::MAX);
+            WORST_NS.fetch_max(stalled, Ordering::Relaxed);
         }
     });
-    println!("ready");
-    for line in std::io::stdin().lock().lines() {
+    println!("0");
+    for line in asked {
         line.map_err(show)?;
         println!("{}", WORST_NS.swap(0, Ordering::Relaxed));
     }
     Ok(())
 }
 
-/// How often this thread lost its CPU to another.
-fn lost_cpu() -> String {
-    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    let line = text
-        .lines()
-        .find(|line| line.starts_with("nonvoluntary_ctxt_switches"));
-    line.unwrap_or_default().to_owned()
+/// The time that this thread waited for a CPU: Documentation/scheduler/sched-stats.rst, Linux 6.12.
+struct Waits(File);
+
+impl Waits {
+    fn open() -> Result<Self, String> {
+        let file = File::open("/proc/thread-self/schedstat").map_err(|e| e.to_string())?;
+        Ok(Self(file))
+    }
+
+    fn so_far(&self) -> Duration {
+        let mut text = [0; 64];
+        let length = self.0.read_at(&mut text, 0).unwrap_or(0);
+        let text = std::str::from_utf8(&text[..length]).unwrap_or_default();
+        let waited = text.split_ascii_whitespace().nth(1);
+        let waited = waited.and_then(|number| number.parse().ok());
+        Duration::from_nanos(waited.expect("schedstat has three numbers"))
+    }
 }
 
 fn sample(pid: Pid, seed: u64) -> Result<(), String> {
@@ -128,9 +148,13 @@ fn look(rounds: u64, pids: [u64; 2]) -> Result<(), String> {
 }
 
 fn repeat(seconds: u64, mut what: impl FnMut() -> Result<(), String>) -> Result<(), String> {
-    let began = Instant::now();
+    let (began, waits, mut waited) = (Instant::now(), Waits::open()?, Duration::ZERO);
     while began.elapsed() < Duration::from_secs(seconds) {
+        let (look, before) = (Instant::now(), waits.so_far());
         what()?;
+        waited = waited.max(waits.so_far() - before);
+        std::thread::sleep(look.elapsed() / 9);
     }
+    println!("{}", waited.as_micros());
     Ok(())
 }

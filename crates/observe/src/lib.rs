@@ -85,6 +85,8 @@ mod cgroup;
 mod counters;
 mod cpu_times;
 mod error;
+#[cfg(test)]
+mod fake;
 mod group_room;
 mod locality;
 mod maps;

@@ -224,7 +224,7 @@ impl Located {
             .filter(|&(&(mapping, on), _)| on == node && chosen(mapping))
             .map(|(_, hits)| hits)
             .sum();
-        let share = f64::from(hits) / f64::from(self.samples);
+        let share = self.share(hits);
         let (low, high) = match self.locality.method {
             Method::Sampled { samples, .. } => wilson_interval(hits, samples),
             Method::OnlyNode | Method::AllPages { .. } => (share, share),
@@ -235,6 +235,18 @@ impl Located {
             low,
             high,
         }
+    }
+
+    /// The part of the whole resident memory that lies in one mapping, by its position, on a node.
+    ///
+    /// Unit: none, 0 to 1. It costs the same whatever the number of mappings.
+    #[must_use]
+    pub fn share_of_mapping(&self, position: usize, node: NodeId) -> f64 {
+        self.share(self.hits.get(&(position, node)).copied().unwrap_or(0))
+    }
+
+    fn share(&self, hits: u32) -> f64 {
+        f64::from(hits) / f64::from(self.samples)
     }
 }
 

@@ -324,9 +324,12 @@ fn exact_maps(
             nodes: nodes.collect(),
             private: mapping.is_private(),
             page: Reading::Known(mapping.page),
-            transparent_huge: transparent
-                .clone()
-                .map(|by_start| by_start.get(&mapping.start).copied().unwrap_or_default()),
+            transparent_huge: match &transparent {
+                Reading::Known(by_start) => {
+                    Reading::Known(by_start.get(&mapping.start).copied().unwrap_or_default())
+                }
+                Reading::Absent { why } => Reading::absent(why),
+            },
             shared_by: Reading::Known(mapping.mapmax),
             policy: Reading::Known(mapping.policy),
             name: mapping.name,
@@ -357,9 +360,7 @@ fn sampled_maps(located: &crate::Located, memory: Bytes) -> Maps {
         let private = range.name.is_empty() || range.name.starts_with('[');
         let mut nodes = BTreeMap::new();
         for on in &located.locality.nodes {
-            let share = located
-                .share_in(on.node, |mapping| mapping == position)
-                .share;
+            let share = located.share_of_mapping(position, on.node);
             if share > 0.0 {
                 nodes.insert(on.node, Bytes((share * memory.0 as f64).round() as u64));
                 if private {
@@ -416,6 +417,7 @@ fn parse_transparent(text: &str) -> BTreeMap<usize, Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Machine;
 
     #[test]
     fn transparent_huge_pages_are_summed_by_mapping() {
@@ -424,6 +426,60 @@ mod tests {
         let found = parse_transparent(text);
         assert_eq!(found[&0x7f00], Bytes(2 << 20));
         assert_eq!(found[&0x9000], Bytes(4 << 20));
+    }
+
+    /// It would take minutes if each mapping looked at all the others.
+    #[test]
+    fn a_hundred_thousand_mappings_are_told_apart() {
+        const COUNT: usize = 100_000;
+        let mut machine = Machine::new();
+        machine.process(7, "db", [50, 400, 1, 0]);
+        let start = |index: usize| 0x1_0000_0000 + index * 0x4000;
+        let text = |line: &dyn Fn(usize) -> String| (0..COUNT).map(line).collect::<String>();
+        for (name, line) in [
+            (
+                "maps",
+                &(|at: usize| format!("{at:x}-{:x} rw-p 0 0:0 0 \n", at + 0x2000_usize))
+                    as &dyn Fn(usize) -> String,
+            ),
+            ("numa_maps", &|at: usize| {
+                format!("{at:x} default anon=2 N1=2\n")
+            }),
+            ("smaps", &|at: usize| {
+                format!("{at:x}-{:x} rw-p 0 0:0 0\nAnonHugePages: 0 kB\n", at + 1)
+            }),
+        ] {
+            let text = text(&|index| line(start(index)));
+            machine.files.add_file(&format!("/proc/7/{name}"), text);
+        }
+        let mut random = Random::new(1);
+        let mut read = |reach| read_process_maps(&machine, Pid(7), &[], reach, &mut random);
+        let exact = read(Reach::Exact).unwrap();
+        assert_eq!(exact.mappings.len(), COUNT);
+        assert_eq!(exact.memory, Bytes(COUNT as u64 * 0x2000));
+        assert_eq!(exact.home_by_memory, Reading::Known(NodeId(1)));
+        let sampled = read(Reach::Sampled).unwrap();
+        assert!((15_000..=16_384).contains(&sampled.mappings.len()));
+        let off = sampled.by_node()[&NodeId(1)].0.abs_diff(sampled.memory.0);
+        // Each mapping is rounded to a byte.
+        assert!(off < 16_384, "{off}");
+    }
+
+    #[test]
+    fn a_number_given_again_meanwhile_is_an_end() {
+        let mut machine = Machine::new();
+        machine.process(7, "new", [90, 1, 1, 3]);
+        let later = machine.files.clone();
+        machine.process(7, "old", [50, 400, 1, 0]);
+        let read = |machine: &Machine| {
+            let mut random = Random::new(1);
+            read_process_maps(machine, Pid(7), &[], Reach::Sampled, &mut random)
+        };
+        assert_eq!(read(&machine).unwrap().name, "old");
+        machine.asked.set(0);
+        machine.later = Some(later);
+        let error = read(&machine).unwrap_err();
+        assert!(matches!(error, LocateError::Gone), "{error}");
     }
 
     fn mapping(name: &str, policy: &str, private: bool, on: &[(u32, u64)]) -> MappingUse {

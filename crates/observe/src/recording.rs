@@ -135,8 +135,10 @@ pub struct Recording<F> {
     pub head: RecordingHead,
     /// Its observations, by time of writing.
     pub members: Vec<Member>,
-    /// Where what is whole ends; less than the length where the last member is cut off.
+    /// Where what is whole ends; less than the length where something else follows.
     pub whole_bytes: u64,
+    /// Whether nothing follows, or only a member that is cut off, as a killed writer leaves it.
+    pub is_ours_to_the_end: bool,
     /// Length of the file.
     pub length_bytes: u64,
     /// Length of the first member.
@@ -153,9 +155,15 @@ impl<F: Read + Seek> Recording<F> {
         let length_bytes = file.seek(SeekFrom::End(0))?;
         let mut members = Vec::new();
         let mut offset = 0;
-        while let Some((at_ms, length)) = read_head(&mut file, offset)? {
+        let is_ours_to_the_end = loop {
+            if offset + HEAD_BYTES as u64 > length_bytes {
+                break true;
+            }
+            let Some((at_ms, length)) = read_head(&mut file, offset)? else {
+                break false;
+            };
             if offset + u64::from(length) > length_bytes {
-                break;
+                break true;
             }
             members.push(Member {
                 at_ms,
@@ -163,7 +171,7 @@ impl<F: Read + Seek> Recording<F> {
                 length,
             });
             offset += u64::from(length);
-        }
+        };
         let Some(&first) = members.first() else {
             return Err(explain_beginning(&mut file, length_bytes));
         };
@@ -187,6 +195,7 @@ impl<F: Read + Seek> Recording<F> {
             head,
             members,
             whole_bytes: offset,
+            is_ours_to_the_end,
             length_bytes,
             head_bytes: u64::from(first.length),
         })
@@ -360,6 +369,23 @@ mod tests {
             }
             assert!(cut.whole_bytes <= length as u64);
         }
+    }
+
+    #[test]
+    fn what_follows_and_is_no_member_is_told_from_one_that_is_cut_off() {
+        let whole = file(&[10, 20, 30]);
+        let opened = |bytes: Vec<u8>| Recording::open(Cursor::new(bytes)).unwrap();
+        let middle = usize::try_from(opened(whole.clone()).members[1].offset).unwrap();
+        for length in middle..=whole.len() {
+            assert!(opened(whole[..length].to_vec()).is_ours_to_the_end);
+        }
+        let mut damaged = whole.clone();
+        damaged[middle] ^= 1;
+        let recording = opened(damaged);
+        assert!(!recording.is_ours_to_the_end);
+        assert_eq!(recording.members.len(), 1);
+        let foreign = [whole, vec![0; HEAD_BYTES]].concat();
+        assert!(!opened(foreign).is_ours_to_the_end);
     }
 
     #[test]

@@ -67,6 +67,16 @@ impl Recorder {
                 "name another file: this one is left as it is",
             )
         })?;
+        if !recording.is_ours_to_the_end {
+            return Err(Helped::error(
+                format!(
+                    "cannot go on recording into {name}: expected an observation at byte {}, found \
+                     something else",
+                    recording.whole_bytes
+                ),
+                "name another file: this one is left as it is",
+            ));
+        }
         recorder.oldest = recording
             .members
             .first()

@@ -147,6 +147,8 @@ impl Watcher {
         self.known.retain(|_, known| known.seen == round);
         let known = &self.known;
         self.idle.retain(|_, id| known.contains_key(id));
+        self.kernel
+            .retain(|_, seen| round - *seen < 2 * KERNEL_ROUNDS);
         self.locate(host, now);
         let groups = self.look_at_groups(host, now);
         let machine = read_sample(host, &self.nodes, now);

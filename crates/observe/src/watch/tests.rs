@@ -1,107 +1,10 @@
-use std::cell::Cell;
-
-use homenode_host::{PageStatus, QueryError, Snapshot};
 use homenode_units::Bytes;
 
 use super::*;
+use crate::fake::Machine;
 use crate::{View, rows};
 
-/// A machine with two nodes of two CPUs, whose processes have all pages on node 1.
-struct Machine {
-    files: Snapshot,
-    now: Cell<Duration>,
-    asked: Cell<u32>,
-}
-
-impl Files for Machine {
-    fn read_head<'buffer>(
-        &self,
-        path: &str,
-        limit_bytes: usize,
-        buffer: &'buffer mut Buffer,
-    ) -> Result<&'buffer [u8], FileError> {
-        self.files.read_head(path, limit_bytes, buffer)
-    }
-    fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
-        self.files.list(directory)
-    }
-    fn link(&self, path: &str) -> Result<String, FileError> {
-        self.files.link(path)
-    }
-    fn is_folder(&self, path: &str) -> bool {
-        self.files.is_folder(path)
-    }
-}
-
-impl Clock for Machine {
-    fn now(&self) -> Duration {
-        self.now.get()
-    }
-    fn since_epoch(&self) -> Duration {
-        self.now.get()
-    }
-    fn sleep(&self, time: Duration) {
-        self.now.set(self.now.get() + time);
-    }
-}
-
-impl Probe for Machine {
-    fn page_size(&self) -> Bytes {
-        Bytes(4096)
-    }
-    fn page_nodes(
-        &self,
-        _: Pid,
-        _: &[usize],
-        statuses: &mut [PageStatus],
-    ) -> Result<(), QueryError> {
-        self.asked.set(self.asked.get() + 1);
-        // Asking takes a millisecond.
-        self.now.set(self.now.get() + Duration::from_millis(1));
-        statuses.fill(PageStatus::OnNode(NodeId(1)));
-        Ok(())
-    }
-}
-
 impl Machine {
-    fn new() -> Self {
-        let mut files = Snapshot::default();
-        files.add_file("/sys/devices/system/node/online", "0-1\n");
-        files.add_file("/etc/passwd", "db:x:5:5::/:/bin/sh\n");
-        Self {
-            files,
-            now: Cell::new(Duration::from_secs(100)),
-            asked: Cell::new(0),
-        }
-    }
-
-    fn task(&mut self, path: &str, pid: u32, name: &str, numbers: [u64; 4]) {
-        let [started, ticks, threads, cpu] = numbers;
-        self.files.add_file(
-            &format!("{path}/stat"),
-            format!(
-                "{pid} ({name}) S 1 1 1 0 -1 4194560 0 0 0 0 {ticks} 0 0 0 20 0 {threads} 0 \
-                 {started} 900000 2560 1 1 1 0 0 0 0 0 0 0 0 0 0 17 {cpu} 0 0\n"
-            ),
-        );
-    }
-
-    fn process(&mut self, pid: u32, name: &str, numbers: [u64; 4]) {
-        let folder = format!("/proc/{pid}");
-        self.task(&folder, pid, name, numbers);
-        self.files.add_file(
-            &format!("{folder}/status"),
-            format!(
-                "Name:\t{name}\nUid:\t5\t5\t5\t5\nVmRSS:\t 10240 kB\nThreads:\t1\n\
-                 Cpus_allowed_list:\t0-3\n"
-            ),
-        );
-        self.files.add_file(
-            &format!("{folder}/maps"),
-            "10000000-10a00000 rw-p 00000000 00:00 0 \n",
-        );
-    }
-
     fn watcher(&self, options: WatchOptions) -> Watcher {
         let cpus = |list| CpuSet::parse_list(list).unwrap();
         Watcher::new(
@@ -151,6 +54,25 @@ fn a_number_given_again_is_a_new_process() {
     assert_eq!(process.migrations, 0);
     let row = &rows(Some(&first), &second, View::Processes)[0];
     assert_eq!(row.cpu.why(), Some("it was not there before"));
+}
+
+#[test]
+fn a_number_given_again_while_it_is_asked_about_tells_nothing_of_either() {
+    let mut machine = Machine::new();
+    machine.process(7, "new", [90, 1, 1, 3]);
+    let later = machine.files.clone();
+    machine.process(7, "old", [50, 400, 1, 0]);
+    machine.later = Some(later);
+    let mut watcher = machine.watcher(WatchOptions::default());
+    let first = watcher.observe(&machine).unwrap();
+    assert!(machine.asked.get() > 0);
+    let process = &first.processes[0];
+    assert_eq!((process.name.as_str(), process.id.started), ("old", 50));
+    assert_eq!(process.placed.why(), Some("not asked yet"));
+    let second = watcher.observe(&machine).unwrap();
+    let process = &second.processes[0];
+    assert_eq!((process.name.as_str(), process.id.started), ("new", 90));
+    assert!(process.placed.known().is_some());
 }
 
 #[test]
@@ -272,6 +194,42 @@ fn kernel_threads_and_what_ended_are_left_out() {
     assert_eq!(first.processes.len(), 1);
     assert_eq!(first.unreadable, 1);
     assert_eq!(watcher.kernel.len(), 1);
+}
+
+#[test]
+fn what_came_and_went_leaves_nothing_behind() {
+    let mut machine = Machine::new();
+    let mut watcher = machine.watcher(WatchOptions::default());
+    let mut kept = |round: u32| {
+        machine.files = Machine::new().files;
+        for pid in [3, 4, 5].map(|pid| 10 * round + pid) {
+            machine.process(pid, "brief", [u64::from(round), 1, 1, 0]);
+            let group = format!("0::/system.slice/{pid}.service\n");
+            machine
+                .files
+                .add_file(&format!("/proc/{pid}/cgroup"), group);
+        }
+        let worker = 10 * round + 7;
+        machine.files.add_file(
+            &format!("/proc/{worker}/stat"),
+            format!(
+                "{worker} (kworker) S 2 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 2 0 0 1 1 1 0 0 \
+                 0 0 0 0 0 0 0 0 17 0 0 0"
+            ),
+        );
+        machine.sleep(Duration::from_secs(2));
+        let observed = watcher.observe(&machine).unwrap();
+        assert_eq!(observed.processes.len(), 3);
+        [
+            watcher.known.len(),
+            watcher.idle.len(),
+            watcher.groups.len(),
+            watcher.kernel.len(),
+        ]
+    };
+    let early = (0..50).map(&mut kept).last().unwrap();
+    let late = (50..500).map(&mut kept).last().unwrap();
+    assert_eq!(early, late);
 }
 
 #[test]

@@ -66,8 +66,8 @@ pub enum QueryError {
 
 /// Asks on which node each page of a process is; moves nothing and touches no page.
 ///
-/// The kernel takes the target's `mmap_lock` for 16 pages at a time, so the target is not held up
-/// (`do_pages_stat()`, mm/migrate.c, Linux 6.12). `statuses[i]` is about the page that holds
+/// The kernel takes the target's `mmap_lock` for 16 pages at a time (`do_pages_stat()`,
+/// mm/migrate.c, Linux 6.12); who waits for it may wait until the end of a call. `statuses[i]` is about the page that holds
 /// `addresses[i]`. Any address may be asked about. After an error the statuses mean nothing.
 ///
 /// # Errors
