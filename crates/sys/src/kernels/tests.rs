@@ -276,13 +276,15 @@ fn disassembled_loop(address: usize) -> Vec<String> {
         .into_iter()
         .take_while(|instruction| instruction.flow_control() != FlowControl::Return)
         .collect();
+    let is_jump_back = |instruction: &iced_x86::Instruction| {
+        instruction.flow_control() == FlowControl::ConditionalBranch
+            && (start..instruction.ip()).contains(&instruction.near_branch_target())
+    };
+    // An instruction that repeats itself is the loop, and what the compiler put around it is not.
     let jump = all
         .iter()
-        .position(|instruction| {
-            instruction.flow_control() == FlowControl::ConditionalBranch
-                && (start..instruction.ip()).contains(&instruction.near_branch_target())
-        })
-        .or_else(|| all.iter().position(iced_x86::Instruction::has_rep_prefix))
+        .position(iced_x86::Instruction::has_rep_prefix)
+        .or_else(|| all.iter().position(is_jump_back))
         .expect("a function with a loop");
     let target = all[jump].near_branch_target();
     let first = all[..jump]
