@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use homenode_host::Live;
 use homenode_observe::read_threads;
 use homenode_units::Pid;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 fn homenode(arguments: &[&str]) -> Output {
@@ -489,4 +490,43 @@ fn a_virtual_machine_is_told_apart_into_guest_and_overhead() {
     let vcpus: BTreeSet<u32> = threads.iter().filter_map(|thread| thread.vcpu).collect();
     assert_eq!(vcpus, BTreeSet::from([0, 1]), "{threads:?}");
     assert!(threads.len() > 2, "{threads:?}");
+}
+
+#[test]
+fn top_ends_with_its_terminal() {
+    // Not the child's, who would keep its own terminal alive.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let keyboard = openpt(flags).expect("a terminal");
+    grantpt(&keyboard).expect("ours");
+    unlockpt(&keyboard).expect("ours");
+    let name = ptsname(&keyboard, Vec::new()).expect("a name");
+    let screen = || {
+        let mut options = fs::File::options();
+        let terminal = options.read(true).write(true);
+        terminal.open(name.to_str().expect("text")).expect("ours")
+    };
+    let mut top = Running(
+        Command::new(env!("CARGO_BIN_EXE_homenode"))
+            .arg("top")
+            .env("TERM", "xterm")
+            .stdin(screen())
+            .stdout(screen())
+            .stderr(screen())
+            .spawn()
+            .expect("the program starts"),
+    );
+    let mut screen = fs::File::from(keyboard);
+    // Not before the terminal is taken over, which is when something is drawn.
+    let mut drawn = [0; 64];
+    assert!(screen.read(&mut drawn).expect("it draws") > 0);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(top.0.try_wait().expect("ours"), None, "it runs");
+    drop(screen);
+    for _ in 0..300 {
+        if top.0.try_wait().expect("ours").is_some() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("it runs on without a terminal");
 }

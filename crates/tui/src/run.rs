@@ -1,11 +1,15 @@
 //! The loop: looks, draws, waits for keys.
 
 use std::io;
+use std::thread;
 use std::time::Duration;
 
 use homenode_host::Clock;
 use homenode_observe::{Observation, ProcessMaps, Row, ThreadSample};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Signal, getpid, kill_process};
 
 use crate::{Action, App, draw};
 
@@ -46,8 +50,28 @@ impl Screen {
     ///
     /// When standard output is none.
     pub fn open() -> io::Result<Self> {
-        ratatui::try_init().map(Self)
+        let screen = ratatui::try_init().map(Self)?;
+        thread::spawn(end_with_the_terminal);
+        Ok(screen)
     }
+}
+
+/// Waits until the terminal goes away, and ends the program then: crossterm would read from it for
+/// ever, and SIGHUP comes only to those who belong to it and do not ignore it.
+fn end_with_the_terminal() {
+    let terminal = io::stdout();
+    let gone = PollFlags::HUP | PollFlags::ERR;
+    loop {
+        // What is not asked for is told all the same: poll(2), Linux man-pages 6.9.
+        let mut watched = [PollFd::new(&terminal, PollFlags::empty())];
+        match poll(&mut watched, None) {
+            Ok(_) if watched[0].revents().intersects(gone) => break,
+            Err(Errno::INTR) => {}
+            // It cannot be watched.
+            Ok(_) | Err(_) => return,
+        }
+    }
+    let _ = kill_process(getpid(), Signal::TERM);
 }
 
 impl Drop for Screen {
