@@ -29,8 +29,8 @@ pub(crate) struct Args {
     /// Only these machines (repeatable)
     #[arg(long, value_name = "NAME", value_parser = Shape::named)]
     shape: Vec<Shape>,
-    /// Only these kernels (repeatable): 6.1, 6.12 or next
-    #[arg(long, default_values = ["6.1", "6.12"])]
+    /// Only these kernels (repeatable): 6.1, 6.12 or next [default: 6.1 and 6.12, timed 6.12]
+    #[arg(long)]
     kernel: Vec<KernelName>,
     /// Time for one guest
     #[arg(long, default_value = "600s", value_parser = parse_duration)]
@@ -188,23 +188,28 @@ pub(crate) fn run(args: &Args) -> Result<Totals> {
     } else {
         args.shape.clone()
     };
+    let kernels: &[KernelName] = match args.kernel.as_slice() {
+        [] if args.timed => &[KernelName::V6_12],
+        [] => &[KernelName::V6_1, KernelName::V6_12],
+        chosen => chosen,
+    };
     let machinery = if args.timed {
         shapes.iter().try_for_each(lab_truth::require_machine)?;
-        Machinery::prepare_modelled(&args.kernel, Profile::Dev, args.seed)?
+        Machinery::prepare_modelled(kernels, Profile::Dev, args.seed)?
     } else {
-        Machinery::prepare(&args.kernel)?
+        Machinery::prepare(kernels)?
     };
-    for &kernel in &args.kernel {
+    for &kernel in kernels {
         say(&format!(
             "kernel {kernel}: {}",
             machinery.kernel(kernel).package
         ));
     }
     let mut jobs = Vec::new();
-    for &kernel in &args.kernel {
+    for &kernel in kernels {
         jobs.extend(shapes.iter().cloned().map(|shape| {
             let is_chosen = args.all || !args.shape.is_empty();
-            let is_last = args.kernel.last() == Some(&kernel);
+            let is_last = kernels.last() == Some(&kernel);
             let name = shape.name.as_str();
             let measures = is_last && MEASURE_SHAPES.contains(&name) || name == MEASURE_SHAPE;
             let tests = if !args.tests.is_empty() {
