@@ -169,18 +169,34 @@ fn plain(lines: usize) -> Vec<Line> {
 /// A first chase, once around, leaves the caches as every later one finds them.
 fn chase(buffer: &[Line], at: &mut u64, hops: usize) -> f64 {
     const STEPS: usize = 16;
-    let rounds = (hops / STEPS).max(1);
     let step = |at: u64| buffer[usize::try_from(at).unwrap_or(0)][0];
-    let mut now_at = *at;
-    let start = Instant::now();
-    for _round in 0..rounds {
-        for _step in 0..STEPS {
-            now_at = step(now_at);
+    in_pieces(hops / STEPS, |rounds| {
+        let mut now_at = *at;
+        for _round in 0..rounds {
+            for _step in 0..STEPS {
+                now_at = step(now_at);
+            }
         }
+        *at = black_box(now_at);
+    }) / STEPS as f64
+}
+
+/// Does something in pieces; returns the median of their times. Unit: nanoseconds, for each time that
+/// it was done.
+///
+/// The kernel takes the CPU away for a tick of 4 ms now and then, longer than all of it takes: of
+/// pieces, one is spoilt.
+fn in_pieces(times: usize, mut work: impl FnMut(usize)) -> f64 {
+    const PIECES: usize = 15;
+    let times = (times / PIECES).max(1);
+    let mut felt = [0.0; PIECES];
+    for piece in &mut felt {
+        let start = Instant::now();
+        work(times);
+        *piece = nanoseconds(start.elapsed()) / times as f64;
     }
-    let time = start.elapsed();
-    *at = black_box(now_at);
-    nanoseconds(time) / (rounds * STEPS) as f64
+    felt.sort_by(f64::total_cmp);
+    felt[PIECES / 2]
 }
 
 /// Stores to lines that are no neighbours, each line once before any twice; returns the time per
@@ -193,17 +209,15 @@ fn scatter(buffer: &mut [Line], stores: usize) -> f64 {
     let step = STEP % lines;
     let mut at = 0;
     let mut go = |stores: usize| {
-        let start = Instant::now();
         for _store in 0..stores {
             buffer[at][0] = 7;
             at += step;
             at -= if at >= lines { lines } else { 0 };
         }
-        nanoseconds(start.elapsed()) / stores as f64
     };
     // Once around, as before a chase.
     go(lines);
-    go(stores)
+    in_pieces(stores, go)
 }
 
 /// Where a stream is in a measurement.
